@@ -106,9 +106,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Seconds that the lock lasts without a renewal, at least 1
-    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
-    pub(crate) ttl: Duration,
+    /// Seconds that the lock lasts without a renewal, at least 1; default: 15
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    ttl: Option<Duration>,
 
     /// Seconds between SIGTERM and SIGKILL when the lock is lost, below a third of --ttl;
     /// default: a fifth
@@ -208,6 +208,7 @@ impl Options {
                 "--tls-ca and --tls-cert",
                 self.tls_ca.is_some() || self.tls_cert.is_some(),
             ),
+            ("--ttl", self.ttl.is_some()),
             ("--grace", self.grace.is_some()),
             ("--on-loss warn", self.on_loss == OnLoss::Warn),
             ("--label", self.label.is_some()),
@@ -222,10 +223,10 @@ impl Options {
         if self.no_fork {
             return Err("-F needs --local: this program has to stay, to renew the lock".to_owned());
         }
-        if !(1.0..=3.1e7).contains(&self.ttl.as_secs_f64()) {
+        if !(1.0..=3.1e7).contains(&self.ttl().as_secs_f64()) {
             return Err("--ttl is at least 1 second, and at most a year".to_owned());
         }
-        if self.grace() >= self.ttl / 3 {
+        if self.grace() >= self.ttl() / 3 {
             return Err(
                 "--grace is below a third of --ttl, so that there is time to renew".to_owned(),
             );
@@ -240,8 +241,12 @@ impl Options {
         Ok(())
     }
 
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl.unwrap_or(Duration::from_secs(15))
+    }
+
     pub(crate) fn grace(&self) -> Duration {
-        self.grace.unwrap_or(self.ttl / 5)
+        self.grace.unwrap_or(self.ttl() / 5)
     }
 
     /// How long to wait for the lock; `None`: as long as it takes.
@@ -358,6 +363,10 @@ mod tests {
             (
                 &["--local", "--places", "2", "a", "--", "x"],
                 "cannot have --places",
+            ),
+            (
+                &["--local", "--ttl", "15", "a", "--", "x"],
+                "cannot have --ttl",
             ),
             (
                 &["--local", "--url", "u", "a", "--", "x"],

@@ -32,7 +32,7 @@ const RELEASE: Duration = Duration::from_secs(2);
 pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
     let server = Server::of(options)?;
     let failed = |error| Failure::system("cannot prepare", error);
-    let times = Times::new(options.ttl, options.grace());
+    let times = Times::new(options.ttl(), options.grace());
     let signals = Signals::listen().map_err(failed)?;
     let begun = now();
     let granted = Waiter::new(options, &server, &signals, times).wait()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jostle_resp::Value;
 
 use crate::args::Options;
-use crate::link::{Link, readable};
+use crate::link::{LOGIN, Link, readable};
 use crate::server::Server;
 use crate::signals::{ENDING, Signals};
 use crate::term::{Times, now, ns};
@@ -130,7 +130,9 @@ impl<'o> Waiter<'o> {
     /// Opens a session and waits in its name. Whatever fails, a new attempt has a new session:
     /// what the old one may have got is given back.
     fn attempt(&mut self, reached: &mut Option<u64>) -> Result<Granted, Trouble> {
-        let opened = Link::open(self.server, self.answer());
+        let answer = self.answer();
+        let login = reached.map_or(LOGIN.max(answer), |_| answer);
+        let opened = Link::open_slowly(self.server, answer, login);
         let mut link = match opened {
             Ok(link) => link,
             Err(Failure(code::UNAVAILABLE, why)) if reached.is_some() => {

@@ -16,8 +16,8 @@ use rustix::time::Timespec;
 use crate::server::{Place, Server};
 use crate::{Failure, code};
 
-/// A wrong password is answered after some seconds.
-const LOGIN: Duration = Duration::from_secs(70);
+/// For the answer to the first login: that to a wrong password comes after some seconds.
+pub(crate) const LOGIN: Duration = Duration::from_secs(70);
 
 enum Stream {
     Tcp(TcpStream),
@@ -70,6 +70,15 @@ pub(crate) fn readable<const N: usize>(
 impl Link {
     /// Connects and logs in.
     pub(crate) fn open(server: &Server, patience: Duration) -> Result<Self, Failure> {
+        Self::open_slowly(server, patience, patience)
+    }
+
+    /// With another patience for the login.
+    pub(crate) fn open_slowly(
+        server: &Server,
+        patience: Duration,
+        login: Duration,
+    ) -> Result<Self, Failure> {
         let place = &server.place;
         let unreachable = |error: io::Error| {
             let text = format!("cannot reach jostled at {place}: {error}");
@@ -95,10 +104,9 @@ impl Link {
         .map_err(unreachable)?;
         let bytes = Vec::new();
         let mut link = Self { stream, bytes };
-        if let Some(password) = &server.password {
-            let user = server.user.as_deref().unwrap_or("default");
+        if let Some((user, password)) = server.login() {
             let words = [b"AUTH", user.as_bytes(), password.as_bytes()];
-            let reply = link.ask(&words, LOGIN.max(patience)).map_err(unreachable)?;
+            let reply = link.ask(&words, login).map_err(unreachable)?;
             if let Value::Error(text) = reply {
                 let why = match text.starts_with("WRONGPASS") {
                     true => format!("wrong password for user {user} of jostled at {place}"),

@@ -63,6 +63,16 @@ impl Server {
         Ok(server)
     }
 
+    /// User and password to log in with. A user without a password has the empty one, as Redis
+    /// libraries have it; a certificate needs none.
+    pub(crate) fn login(&self) -> Option<(&str, &str)> {
+        let certified = self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        let user = self.user.as_deref();
+        let empty = user.filter(|_| !certified).map(|_| "");
+        let password = self.password.as_deref().or(empty)?;
+        Some((user.unwrap_or("default"), password))
+    }
+
     fn parse(url: &str) -> Option<Self> {
         if let Some(path) = url.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -158,6 +168,14 @@ mod tests {
             ("unix:///run/x", "/run/x None None"),
         ] {
             assert_eq!(shown(url).as_deref(), Some(expected), "{url}");
+        }
+        for (url, expected) in [
+            ("redis://h", None),
+            ("redis://app@h", Some(("app", ""))),
+            ("redis://:p@h", Some(("default", "p"))),
+        ] {
+            let server = Server::parse(url).unwrap();
+            assert_eq!(server.login(), expected, "{url}");
         }
         for url in [
             "",
