@@ -228,7 +228,12 @@ impl Server {
             if let Some(conn) = conn.filter(|conn| conn.id == client)
                 && let Some(kept) = &mut conn.kept
             {
-                conn.output.append(&mut kept.sent_for);
+                // Its memory goes with it.
+                let replies = std::mem::take(&mut kept.sent_for);
+                match conn.output.is_empty() {
+                    true => conn.output = replies,
+                    false => conn.output.extend_from_slice(&replies),
+                }
                 self.turn.unsent.push(client);
             }
         }

@@ -192,10 +192,16 @@ impl Stored {
 
     /// Leaves out what a session holds that has ended.
     pub(crate) fn settle(&mut self) {
-        let sessions = &self.sessions;
-        self.holds.retain(|_, hold| match &hold.owner {
-            Owner::Session(session) => sessions.contains_key(session),
-            _ => true,
+        let (sessions, bytes) = (&self.sessions, &mut self.bytes);
+        self.holds.retain(|token, hold| {
+            let stays = match &hold.owner {
+                Owner::Session(session) => sessions.contains_key(session),
+                _ => true,
+            };
+            if !stays {
+                *bytes -= Entry::Ended(*token).bytes() + hold.bytes();
+            }
+            stays
         });
     }
 }

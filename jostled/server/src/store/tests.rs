@@ -192,6 +192,32 @@ fn adopted(content: Content) -> Option<(BTreeMap<u64, Hold>, BTreeMap<Session, u
     }
 }
 
+#[test]
+fn what_is_settled_takes_as_many_bytes_as_if_it_had_begun_so() {
+    let session = |id| Session {
+        user: "ann".to_owned(),
+        id,
+    };
+    let hold = |id| Hold {
+        name: b"name".to_vec(),
+        mode: Mode::Exclusive,
+        owner: Owner::Session(session(id)),
+    };
+    let mut stored = Stored::default();
+    stored.apply_all(&[
+        Entry::Opened(session(1), 1000),
+        Entry::Opened(session(2), 1000),
+        Entry::Begun(1, hold(1)),
+        Entry::Begun(2, hold(2)),
+        Entry::Closed(session(1)),
+    ]);
+    stored.settle();
+    assert_eq!(stored.holds.keys().collect::<Vec<_>>(), [&2]);
+    let mut begun = Stored::default();
+    begun.apply_all(&stored.entries());
+    assert_eq!(stored.bytes, begun.bytes);
+}
+
 fn settled(stored: &Stored) -> (BTreeMap<u64, Hold>, BTreeMap<Session, u64>) {
     let mut stored = stored.clone();
     stored.settle();

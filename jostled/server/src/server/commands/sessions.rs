@@ -9,8 +9,8 @@ use crate::server::Server;
 use crate::server::conn::Conn;
 use crate::server::replies::NO_SESSION;
 use crate::table::{
-    BadCursor, ClientId, CloseSession, CloseSessionsOf, OpenSession, RenewSession, SessionKey,
-    TEXT_MAX,
+    BadCursor, ClientId, CloseSession, CloseSessionsOf, OpenSession, Refusal, RenewSession,
+    SessionKey, TEXT_MAX,
 };
 
 /// Hexadecimal digits of a session's id.
@@ -157,6 +157,10 @@ fn open(server: &mut Server, mut call: Call<'_>) {
     let Some(ttl_ms) = server.ttl(&mut call, 3) else {
         return;
     };
+    // It could not be stored.
+    if server.full().is_some() {
+        return server.refuse(call.reply(), Refusal::Tokens);
+    }
     let Some(id) = random_id() else {
         return call.error("ERR the system has no random bits yet: try again");
     };

@@ -497,6 +497,26 @@ fn clients_that_pipeline_without_end_do_not_read_or_close_half_are_bounded() {
     });
 }
 
+/// Clients that do nothing keep no memory of replies that they have read.
+#[test]
+fn a_reply_that_was_kept_back_leaves_no_memory_behind() {
+    let world = World::new(|_| {});
+    let mut client = world.client();
+    let line = format!("ECHO {}", "x".repeat(50_000));
+    for _ in 0..3 {
+        let mut other = world.stall();
+        world.send(&mut client, &line);
+        let held = world.figure("jostled_buffer_memory");
+        assert!(held > 50_000, "{held}");
+        world.script.change(|seen| seen.answers = None);
+        assert!(client.read().starts_with('x'));
+        assert_eq!(other.read(), "PONG");
+    }
+    world.eventually("it falls back", |world| {
+        world.figure("jostled_buffer_memory") < 50_000
+    });
+}
+
 /// The end of the daemon: who waits is told, and who was told nothing yet gets its reply.
 #[test]
 fn the_daemon_ends_when_the_store_has_the_last_replies() {
