@@ -19,6 +19,8 @@ const MINUTE: u64 = 60_000_000_000;
 const HOUR: u64 = 60 * MINUTE;
 /// Slots that a report searches for waits that go on.
 const SEARCHED: u32 = 1 << 18;
+/// Names without a place that a report adds to a window: as many as a reply lists.
+const ADDED: usize = 1000;
 /// Four for each power of two, up to 2^34 us: each is at most a quarter wide.
 const BUCKETS: usize = 136;
 
@@ -99,13 +101,20 @@ impl Sketch {
         is_it: impl Fn(&[u8]) -> bool,
         name_into: impl FnOnce(&mut Vec<u8>),
     ) -> Option<&mut Row> {
-        let rows = &self.rows;
-        let mut found = self.hashes.iter().zip(rows);
-        let at = found.position(|(own, row)| *own == hash && is_it(&row.name));
+        let at = self.find(0, hash, is_it);
         let at = at.or_else(|| self.admit(hash, most, waited_ns, name_into))?;
         let row = &mut self.rows[at];
         row.waited_ns = row.waited_ns.saturating_add(waited_ns);
         Some(row)
+    }
+
+    /// Where a name is, at this place or behind it.
+    #[inline]
+    fn find(&self, from: usize, hash: u32, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        let rows = self.rows.get(from..)?;
+        let mut found = self.hashes[from..].iter().zip(rows);
+        let at = found.position(|(own, row)| *own == hash && is_it(&row.name))?;
+        Some(from + at)
     }
 
     #[cold]
@@ -135,6 +144,12 @@ impl Sketch {
         name_into(&mut row.name);
         row.name.shrink_to_fit();
         if !full {
+            if self.rows.len() == self.rows.capacity() {
+                // Twice as many, as a vector would, but not more than have a place.
+                let more = self.rows.len().max(4).min(most - self.rows.len());
+                self.rows.reserve_exact(more);
+                self.hashes.reserve_exact(more);
+            }
             self.rows.push(row);
             self.hashes.push(hash);
             return Some(self.rows.len() - 1);
@@ -324,15 +339,8 @@ impl Table {
             let runs = !title.starts_with("last");
             let mut sketch = window.sketch;
             let error_ns = sketch.error_ns(most) + window.joined_ns;
-            for (id, (waited_ns, count)) in going_on.iter().filter(|_| runs) {
-                let (lock, blocks) = (&self.locks[*id], &self.blocks);
-                let is_it = |name: &[u8]| lock.has_name(blocks, name);
-                let into = |name: &mut Vec<u8>| lock.name_into(blocks, name);
-                // There is room for all of them.
-                if let Some(row) = sketch.row(lock.hash, usize::MAX, *waited_ns, is_it, into) {
-                    row.waiting = *count;
-                    row.longest = row.longest.max(*count);
-                }
+            if runs {
+                self.add_waits(&mut sketch, &going_on);
             }
             let mut rows = sketch.rows;
             rows.sort_by_key(|row| std::cmp::Reverse((row.waited_ns, row.refusals)));
@@ -348,8 +356,37 @@ impl Table {
         shown.collect()
     }
 
-    /// The waits that go on, by lock: their sum, and how many they are.
-    fn going_on(&self, now: Time) -> HashMap<u32, (u64, u32)> {
+    /// Adds waits that go on to the rows of their names, and names without a place as long as
+    /// there is room.
+    fn add_waits(&self, sketch: &mut Sketch, going_on: &[(u32, (u64, u32))]) {
+        let room = sketch.rows.len() + ADDED;
+        // Where the first name of a hash is; a search of all rows for each lock could take the
+        // only thread for minutes.
+        let mut first = HashMap::new();
+        for (at, hash) in sketch.hashes.iter().enumerate() {
+            first.entry(*hash).or_insert(at);
+        }
+        for (id, (waited_ns, count)) in going_on {
+            let (lock, blocks) = (&self.locks[*id], &self.blocks);
+            let is_it = |name: &[u8]| lock.has_name(blocks, name);
+            let at = first.get(&lock.hash);
+            let at = at.and_then(|at| sketch.find(*at, lock.hash, is_it));
+            let full = sketch.rows.len() >= room;
+            let at = at.or_else(|| {
+                let into = |name: &mut Vec<u8>| lock.name_into(blocks, name);
+                let admit = || sketch.admit(lock.hash, room, *waited_ns, into);
+                (!full).then(admit).flatten()
+            });
+            if let Some(row) = at.map(|at| &mut sketch.rows[at]) {
+                row.waited_ns = row.waited_ns.saturating_add(*waited_ns);
+                row.waiting = *count;
+                row.longest = row.longest.max(*count);
+            }
+        }
+    }
+
+    /// The waits that go on, by lock: their sum, and how many they are; the greatest sums first.
+    fn going_on(&self, now: Time) -> Vec<(u32, (u64, u32))> {
         let mut found = HashMap::<u32, (u64, u32)>::new();
         for id in 0..self.claims.touched().min(SEARCHED) {
             let claim = &self.claims[id];
@@ -359,6 +396,8 @@ impl Table {
                 *count += 1;
             }
         }
+        let mut found: Vec<_> = found.into_iter().collect();
+        found.sort_unstable_by_key(|(_, (sum, _))| std::cmp::Reverse(*sum));
         found
     }
 }
@@ -395,7 +434,7 @@ mod tests {
             let mut joined = Sketch::default();
             parts.iter().for_each(|part| joined.join(part, MOST));
             for (sketch, error) in [(&whole, 0), (&joined, errors)] {
-                prop_assert!(sketch.rows.len() <= MOST);
+                prop_assert!(sketch.rows.capacity() <= MOST && sketch.hashes.capacity() <= MOST);
                 for row in &sketch.rows {
                     let sum = truth[&row.name[0]];
                     prop_assert!(row.waited_ns + error >= sum, "{row:?}: {sum}");

@@ -90,6 +90,27 @@ fn the_names_that_are_waited_for_most_come_first_in_their_minute_and_their_hour(
 }
 
 #[test]
+fn of_many_names_that_are_waited_for_a_report_adds_those_with_the_greatest_sums() {
+    let mut stage = Stage::new(Limits::default());
+    play(&mut stage, &[(0, "a LOCK old"), (0, "b LOCK old")]);
+    play(&mut stage, &[(50, "b CANCEL")]);
+    for n in 0..1100 {
+        play(&mut stage, &[(50, &format!("a LOCK n{n}"))]);
+        play(&mut stage, &[(100 + n, &format!("w{n} LOCK n{n}"))]);
+    }
+    // It has a place, so its short wait counts.
+    play(&mut stage, &[(2000, "b LOCK old")]);
+    for title in ["minute", "hour"] {
+        let all = shown(&mut stage, 2010, title);
+        let names: Vec<&str> = all.split("; ").collect();
+        assert_eq!(names.len(), 1001);
+        assert_eq!(names[0], "n0 1910+0 0/0/0 1 1");
+        assert_eq!(names[999], "n999 911+0 0/0/0 1 1");
+        assert_eq!(names[1000], "old 60+0 1/0/0 1 1");
+    }
+}
+
+#[test]
 fn refusals_are_counted_however_many_they_are_and_memory_is_bounded() {
     let mut stage = Stage::new(Limits::default());
     let most = stage.table.limits.contention_bytes / 4 / size_of::<crate::table::contention::Row>();
