@@ -36,20 +36,49 @@ const FAULTS: [&str; 9] = [
 /// How long a fault lasts: some are shorter than the TTL, some longer.
 const LAST: Duration = Duration::from_millis(3000);
 
-/// Runs so many commands to their end, 8 at a time; the number of overlaps, and what happened.
-fn torture(commands: usize, seed: u64) -> (usize, String) {
+/// The margin at this TTL is 400 ms: a machine that stands still for longer keeps nobody's
+/// promise.
+const LATE_MS: u64 = 300;
+
+/// What happened to commands under torture.
+struct Outcome {
+    overlaps: usize,
+    /// How late this machine let a process run.
+    late_ms: u64,
+    struck: HashMap<&'static str, usize>,
+}
+
+/// Runs torture until an outcome can be judged, at most three times.
+fn judge(commands: usize, seed: u64) -> Outcome {
+    for attempt in 0..3 {
+        let outcome = torture(commands, seed + attempt);
+        if outcome.overlaps == 0 || outcome.late_ms <= LATE_MS {
+            return outcome;
+        }
+        eprintln!("not judged: the machine was {} ms late", outcome.late_ms);
+    }
+    panic!("overlaps, each time on a machine that was too late to judge them");
+}
+
+/// Runs so many commands to their end, 8 at a time.
+fn torture(commands: usize, seed: u64) -> Outcome {
     let mut daemon = Daemon::start();
     let relay = Relay::to(daemon.port);
     let url = format!("redis://127.0.0.1:{}", relay.port);
     let place = tempfile::tempdir().unwrap();
-    let script = "exec 9>witness; flock -n 9 || echo $$ >> overlaps; echo $$ >> begun; sleep 0.0$((JOSTLE_LOCK_TOKEN % 9 + 1))";
+    // Some commands ignore SIGTERM, and last long enough to get one.
+    let script = "case $(($$ % 16)) in
+        0) trap '' TERM; nap=1;;
+        *) nap=0.0$(($$ % 9 + 1));;
+        esac
+        exec 9>witness; flock -n 9 || echo $$ >> overlaps; echo $$ >> begun; sleep $nap";
     let (late, over) = (AtomicU64::new(0), std::sync::atomic::AtomicBool::new(false));
     let lines = |name: &str| {
         let text = std::fs::read_to_string(place.path().join(name)).unwrap_or_default();
         text.lines().count()
     };
     let mut dice = Dice(seed);
-    let mut struck = HashMap::<&str, usize>::new();
+    let mut struck = HashMap::new();
     let mut codes = HashMap::<Option<i32>, usize>::new();
     std::thread::scope(|scope| {
         // How late this machine lets a process run.
@@ -124,28 +153,32 @@ fn torture(commands: usize, seed: u64) -> (usize, String) {
         }
         over.store(true, SeqCst);
     });
-    let (overlaps, late) = (lines("overlaps"), late.load(SeqCst));
-    let report = format!(
+    let (overlaps, late_ms) = (lines("overlaps"), late.load(SeqCst));
+    eprintln!(
         "{} commands, exit codes {codes:?}, faults {struck:?}, {overlaps} overlaps; a process ran \
-         up to {late} ms late",
+         up to {late_ms} ms late",
         lines("begun")
     );
-    // The margin at this TTL is 400 ms: a machine that stands still for longer keeps nobody's
-    // promise.
-    (if late > 300 { 0 } else { overlaps }, report)
+    Outcome {
+        overlaps,
+        late_ms,
+        struck,
+    }
 }
 
 #[test]
 fn no_two_commands_run_at_a_time_whatever_fails() {
-    let (overlaps, report) = torture(40, 1);
-    eprintln!("{report}");
-    assert_eq!(overlaps, 0);
+    assert_eq!(judge(40, 1).overlaps, 0);
 }
 
 #[test]
 #[ignore = "cargo xtask long"]
 fn no_two_of_a_thousand_commands_run_at_a_time_whatever_fails() {
-    let (overlaps, report) = torture(1000, 2);
-    eprintln!("{report}");
+    let Outcome {
+        overlaps, struck, ..
+    } = judge(1000, 2);
     assert_eq!(overlaps, 0);
+    for fault in FAULTS {
+        assert!(struck.contains_key(fault), "no {fault} in {struck:?}");
+    }
 }
