@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jostle_sys::process::{go_on, is_over, kill, stop};
 
@@ -149,6 +149,23 @@ fn a_command_that_may_outlive_the_lock_outlives_its_wrapper_and_costs_nothing() 
     std::thread::sleep(Duration::from_millis(200));
     assert!(!is_over(command));
     kill(command);
+}
+
+/// A wrapper that waited for its login as long as the first one may take, 70 s, would neither
+/// see the command's end nor pass signals on.
+#[test]
+fn a_login_that_is_not_answered_does_not_keep_the_wrapper() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "secret\n").unwrap();
+    let daemon = Daemon::start_with(&file.path().display().to_string());
+    let relay = Relay::to(daemon.port);
+    let url = format!("redis://:secret@127.0.0.1:{}", relay.port);
+    let holder = Running::of(&mut lock_at(&url, HOLD));
+    let _ = both_parts(holder.pid());
+    relay.cut.store(true, SeqCst);
+    let begun = Instant::now();
+    assert_eq!(holder.finish().0, Some(75));
+    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 /// The release is executed, and the connection breaks before its answer.
