@@ -287,10 +287,10 @@ const MUTANTS: &[Mutant] = &[
     (
         "the replies of two turns have one mark",
         "../server/gate.rs",
-        "conn.output.append(&mut kept.sent_for);",
-        "conn.output.append(&mut kept.sent_for);
+        "let replies = std::mem::take(&mut kept.sent_for);",
+        "let mut replies = std::mem::take(&mut kept.sent_for);
                 if MUTANT {
-                    conn.output.append(&mut kept.held);
+                    replies.append(&mut kept.held);
                 }",
     ),
     (
