@@ -45,9 +45,42 @@ impl Waited {
     }
 }
 
+/// The first that `look` finds, which is asked again after each nap, shorter than [`LOOK`]; `None`
+/// after `patience`.
+pub fn within<T>(
+    patience: Duration,
+    nap: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let mut waited = Waited::begin();
+    loop {
+        let found = look();
+        if found.is_some() || waited.so_far() >= patience {
+            return found;
+        }
+        std::thread::sleep(nap);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A look that takes longer than the patience is as a machine that stood still.
+    #[test]
+    fn who_stood_still_looks_again() {
+        let ms = Duration::from_millis;
+        let mut looks = 0;
+        let found = within(ms(400), ms(1), || {
+            looks += 1;
+            if looks == 1 {
+                std::thread::sleep(ms(600));
+            }
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(found, Some(3));
+        assert_eq!(within(ms(1), ms(1), || None::<()>), None);
+    }
 
     /// All of a job on one machine that stood still for 11 s: rank 0 once said of another
     /// that nothing had been heard of it for 11 s.

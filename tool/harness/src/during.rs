@@ -3,7 +3,7 @@
 //! file. What it prints goes to our standard error.
 
 use crate::Context;
-use jostle_sys::waited::Waited;
+use jostle_sys::waited;
 use jostle_sys::{process, signal};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
@@ -83,14 +83,8 @@ impl During {
         if let Some(group) = Pid::from_raw(self.pid as i32) {
             let _ = kill_process_group(group, signal);
         }
-        let mut waited = Waited::begin();
-        while waited.so_far() < PATIENCE {
-            if process::is_gone(self.pid) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        false
+        let is_gone = || process::is_gone(self.pid).then_some(());
+        waited::within(PATIENCE, Duration::from_millis(2), is_gone).is_some()
     }
 }
 

@@ -60,7 +60,15 @@ pub fn asked_in_time(
         let was_kept = kept.is_some();
         let mut client = match kept {
             Some(client) => client,
-            None => asked(address, &open)?,
+            None => {
+                let begun = Instant::now();
+                let client = asked(address, &open)?;
+                if begun.elapsed() > 2 * DEADLINE {
+                    *connection = Some(client);
+                    return Err(late());
+                }
+                client
+            }
         };
         client.patience = DEADLINE;
         let begun = Instant::now();

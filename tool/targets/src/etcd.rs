@@ -165,7 +165,7 @@ impl EtcdLock {
         let least = Duration::from_nanos(every_ns);
         match self.keep_alive(self.left_of(self.keeping.lease_ns).max(least)) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(LAPSED),
+            Ok(false) => Err(LEASE_OVER),
             // The wait that follows ends by itself.
             Err(Failure::Interrupted) => Ok(()),
             Err(failure) => Err(failed(KEEP_ALIVE_CALL, &failure)),
@@ -363,12 +363,15 @@ fn failed(call: &'static str, failure: &Failure) -> CallError {
     }
 }
 
-/// Our key was not there any more when it was to be deleted.
-const LAPSED: CallError = CallError::saying(
-    "DeleteRange",
+/// The server knows no lease of this number.
+const LEASE_OVER: CallError = CallError::saying(
+    KEEP_ALIVE_CALL,
     Errno::TIMEDOUT,
-    "our key was gone before the release",
+    "the session's lease was over",
 );
+
+/// Our key was not there any more, although we had not deleted it.
+const LAPSED: CallError = CallError::saying("DeleteRange", Errno::TIMEDOUT, "our key was gone");
 
 impl Lock for EtcdLock {
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {

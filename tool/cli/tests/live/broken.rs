@@ -120,7 +120,7 @@ fn a_run_that_broke_off_is_measured_again_when_the_server_is_back() {
 
 /// It was "the target saturates", VALID.
 #[test]
-fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_all_workloads() {
+fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_each_workload_with_a_window() {
     let _beside = beside();
     let port = free_port().unwrap();
     let server = redis("127.0.0.1", port, &[]);

@@ -304,9 +304,13 @@ fn loads_of(order: &RunOrder, loads: impl Iterator<Item = ThreadLoad>) -> Vec<Th
 }
 
 fn errors(data: &mut RunData, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
-    // In the order in which they failed; one that did not come so far as a call has no stamp.
+    // In the order in which they failed. Without a stamp are those that did not come so far as a
+    // call, and those whose farewell failed.
     let mut failed: Vec<&Page<'_>> = pages.iter().collect();
-    failed.sort_by_key(|page| page.get(Word::FailedAt));
+    failed.sort_by_key(|page| match page.get(Word::FailedAt) {
+        0 if page.get(Word::Operations) > 0 => u64::MAX,
+        at => at,
+    });
     for page in failed {
         if let Some((own, message)) = page.failure() {
             let name = match own.is_empty() {

@@ -87,13 +87,14 @@ impl ServerProcesses {
     }
 
     /// Whether one of its processes that were found before listens on this machine now; None
-    /// where none was found.
+    /// where none was found, or where its address is not known.
     pub fn listens(&self) -> Option<bool> {
         let roots = self.roots();
         let serves = match &self.how {
             How::Address(address) if serving::is_served(address) => serving::serving(address),
-            How::Processes if !self.ports().is_empty() => roots.clone(),
-            _ => Vec::new(),
+            How::Address(_) => Vec::new(),
+            // Which of its ports is the one that is asked is not known.
+            _ => return None,
         };
         (!roots.is_empty()).then(|| roots.iter().any(|pid| serves.contains(pid)))
     }

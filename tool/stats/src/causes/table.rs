@@ -244,9 +244,8 @@ pub static CAUSES: &[Cause] = &[
             &ANOTHER_LIFE,
         ],
         explains: STILL,
-        says: "another client let all others wait (CLIENT PAUSE: {+paused})",
         may: "another client may have let all others wait (CLIENT PAUSE: {+paused})",
-        rivals: "a short pause at another time: beside a stop of the server, a slow command, a cut \
+        rivals: "how long a pause lasts is told nowhere: a short one at another time beside a stop of the server, a slow command, a cut \
                  of the connections, or a lock that stands free while the server answers",
         ..ROW
     },
@@ -273,7 +272,7 @@ pub static CAUSES: &[Cause] = &[
     Cause {
         name: "dropped-packets",
         needs: &[&UNACKNOWLEDGED],
-        refuted: &[&ACKNOWLEDGED],
+        refuted: &[&ACKNOWLEDGED, &FAILED_LATER],
         doubted: &[&FLOWING],
         says: "nothing came back on {unacknowledged} of {connections} connections of workers, \
                whose kernel sent again ({retransmitted} segments): something on the way drops \

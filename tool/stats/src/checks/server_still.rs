@@ -51,7 +51,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     };
     let of = match is {
         Status::Invalid => "the looks at it",
-        _ => "the window",
+        _ => "the window, summed over CPUs",
     };
     let seen = format!("{how} {} of {of}", percent(share));
     let found = Found::new(is, EVERYTHING, share, MOST).seen(seen);
@@ -82,8 +82,8 @@ mod tests {
         }
         let text = "the server stood still at 80.0 % of the looks at it (run it again)".to_owned();
         assert_eq!(with(250, 200, None), Some((Status::Invalid, text)));
-        let text = "the CPU quota of the server's control group held it for 40.0 % of the window \
-                    (run it again)";
+        let text = "the CPU quota of the server's control group held it for 40.0 % of the window, \
+                    summed over CPUs (run it again)";
         assert_eq!(
             with(250, 0, Some(2.0)),
             Some((Status::Suspect, text.to_owned()))

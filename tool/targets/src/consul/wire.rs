@@ -377,7 +377,7 @@ const LAPSED: CallError = CallError::saying(
 const LOST: CallError = CallError::saying(
     "PUT kv?release",
     Errno::TIMEDOUT,
-    "the session was over before the release",
+    "our lock was gone before the release",
 );
 
 /// A query was not answered.
@@ -456,7 +456,7 @@ impl Wire for ConsulWire {
         for (call, head, body) in self.answers(input)? {
             match call {
                 Call::Give => is_ours = granted(call, &head, body)?,
-                // The release reports a session that has ended.
+                // The release tells whether the lock was ours.
                 Call::Renew if head.status == 404 => {}
                 _ => drop(self.goes_on(call, &head, body)?),
             }

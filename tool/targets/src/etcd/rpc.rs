@@ -178,18 +178,7 @@ impl Channel {
             }
         };
         let answer = self.runtime.block_on(async {
-            let timely = async {
-                let mut exchange = std::pin::pin!(exchange);
-                let mut waited = Waited::begin();
-                loop {
-                    let look = (LOOK / 2).min(self.patience);
-                    match tokio::time::timeout(look, exchange.as_mut()).await {
-                        Ok(done) => return done,
-                        Err(_) if waited.so_far() >= self.patience => return Err(Failure::Late),
-                        Err(_) => {}
-                    }
-                }
-            };
+            let timely = in_time(self.patience, exchange);
             match heeds {
                 true => self.unless_interrupted(timely).await,
                 false => timely.await,
@@ -286,6 +275,23 @@ impl Channel {
 }
 
 /// Begins HTTP/2 on a connection, and works on it from then on.
+/// What comes of an exchange; late after so long in which this process ran.
+async fn in_time<A>(
+    patience: Duration,
+    exchange: impl Future<Output = Result<A, Failure>>,
+) -> Result<A, Failure> {
+    let mut exchange = std::pin::pin!(exchange);
+    let mut waited = Waited::begin();
+    loop {
+        let look = (LOOK / 2).min(patience);
+        match tokio::time::timeout(look, exchange.as_mut()).await {
+            Ok(done) => return done,
+            Err(_) if waited.so_far() >= patience => return Err(Failure::Late),
+            Err(_) => {}
+        }
+    }
+}
+
 async fn begun<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: T,
     carried: Arc<Carried>,
@@ -400,5 +406,22 @@ mod tests {
         for sad in [&b"\x01\0\0\0\x01x"[..], b"\0\xff\xff\xff\xff"] {
             assert!(whole(&mut BytesMut::from(sad)).is_err());
         }
+    }
+
+    #[test]
+    fn an_answer_is_not_late_while_this_process_stood_still() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let mut looks = 0;
+        let exchange = std::future::poll_fn(|_| {
+            looks += 1;
+            match looks {
+                1 => std::thread::sleep(Duration::from_millis(900)),
+                2 => {}
+                _ => return std::task::Poll::Ready(Ok(7)),
+            }
+            std::task::Poll::Pending
+        });
+        let answer = runtime.block_on(in_time(Duration::from_millis(600), exchange));
+        assert!(matches!(answer, Ok(7)));
     }
 }

@@ -110,7 +110,7 @@ fn after_a_session_has_ended_nobody_owns_until_the_lock_delay_is_over_and_the_ow
         fake.end_delays();
         assert_eq!(try_for(&mut other), GRANTED);
         let told = owner.release(0, Mode::Exclusive).unwrap_err().to_string();
-        assert!(told.contains("the session was over"), "{told}");
+        assert!(told.contains("our lock was gone"), "{told}");
         let told = try_for(&mut owner);
         assert_eq!(
             told, REFUSED,

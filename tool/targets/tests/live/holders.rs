@@ -78,15 +78,28 @@ fn a_value_of_another_client_holds_a_lock_of_redis_and_ours_is_not_named() {
 /// A session of psql that has begun, whose commands are written to it.
 struct Psql(Child);
 
+fn psql(server: &Launched) -> Command {
+    let (host, port) = server.address.rsplit_once(':').unwrap();
+    let mut psql = Command::new("psql");
+    psql.args(["-h", host, "-p", port, "-U", "jostle", "-Atq", "postgres"]);
+    psql.envs([
+        ("PGPASSWORD", server.secret.as_str()),
+        ("PGAPPNAME", "nightly-job"),
+    ]);
+    psql
+}
+
+/// Whether a session waits for a lock.
+fn waits(server: &Launched) -> bool {
+    const WAITING: &str =
+        "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+    let told = psql(server).args(["-c", WAITING]).output().unwrap();
+    told.stdout == b"1\n"
+}
+
 impl Psql {
     fn begin(server: &Launched) -> Psql {
-        let (host, port) = server.address.rsplit_once(':').unwrap();
-        let session = Command::new("psql")
-            .args(["-h", host, "-p", port, "-U", "jostle", "-Atq", "postgres"])
-            .envs([
-                ("PGPASSWORD", server.secret.as_str()),
-                ("PGAPPNAME", "nightly-job"),
-            ])
+        let session = psql(server)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
@@ -133,7 +146,7 @@ fn a_session_of_postgres_that_has_the_lock_is_named_and_ours_is_not() {
             let mut psql = Psql::begin(&server);
             psql.write(TAKE);
             // It waits, which is no hold.
-            std::thread::sleep(Duration::from_millis(300));
+            jostle_testbed::running::eventually("psql waits", || waits(&server));
             holders(&target, &mut connection, 0);
             lock.release(0, Mode::Exclusive).unwrap();
             let found = holders(&target, &mut connection, 1);

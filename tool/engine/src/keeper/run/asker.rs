@@ -7,11 +7,11 @@
 
 use super::causes::Looker;
 use jostle_harness::{Context, readable, receive, send};
-use jostle_model::record::{Came, Look, LookedAt, When, sign};
+use jostle_model::record::{Look, LookedAt, When, sign};
 use jostle_sys::process;
 use jostle_sys::stat::CpuClock;
-use jostle_sys::waited::Waited;
-use jostle_targets::signs::{DEADLINE, NoSigns, Told, late};
+use jostle_sys::waited;
+use jostle_targets::signs::{NoSigns, Told, late};
 use jostle_worker::work::Work;
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -134,11 +134,10 @@ impl Asker {
     /// Ends the process. Returns the first and the last answer of the latest standstill, which
     /// began then, and that after the first failure.
     pub(super) fn end(&self, still_since_ns: Option<u64>) -> Vec<Look> {
-        let mut waited = Waited::begin();
-        while self.state.borrow().asked.is_some() && waited.so_far() < LAST_ANSWER {
+        waited::within(LAST_ANSWER, Duration::from_millis(1), || {
             self.hear(false);
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            self.state.borrow().asked.is_none().then_some(())
+        });
         let state = self.state.take();
         let mut all = state.looks;
         all.extend(state.fresh.map(|(look, _)| look));
@@ -202,14 +201,7 @@ fn live(mut stream: UnixStream, looker: Looker, ask: &mut dyn FnMut() -> Told) {
             [0] => When::Still,
             _ => When::Failed,
         };
-        let begun = Instant::now();
-        let mut look = looker.ask(LookedAt::Holders, when, &mut *ask);
-        // Opening a connection anew may have taken longer.
-        if begun.elapsed() > 2 * DEADLINE && look.came == Came::Answered {
-            let asked_ns = look.asked_ns;
-            look = looker.ask(LookedAt::Holders, when, || Err(late()));
-            look.asked_ns = asked_ns;
-        }
+        let look = looker.ask(LookedAt::Holders, when, &mut *ask);
         if send(&mut stream, &look).is_err() {
             return;
         }

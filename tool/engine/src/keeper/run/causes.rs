@@ -275,10 +275,12 @@ impl Run<'_> {
         let ms = |ns: u64| Sign::from(ns / 1_000_000);
         let granted = pages().map(|page| page.get(Word::GrantedAt)).max();
         let later = first.map_or(0, |page| {
-            granted
-                .unwrap_or(0)
-                .saturating_sub(page.get(Word::FailedAt))
+            let granted = granted.unwrap_or(0);
+            granted.saturating_sub(page.get(Word::FailedAt))
         });
+        // When two first met is not known: it may have been long before a call failed.
+        let have_met = pages().any(|page| page.get(Word::Overlaps) > 0);
+        let later = (!have_met).then_some(later);
         let of = |word: Word| first.map(|page| page.get(word)).filter(|value| *value > 0);
         let held = of(Word::HeldFor);
         let contend = match &self.order.workload {
@@ -303,7 +305,7 @@ impl Run<'_> {
             signs: known([
                 (sign::HELD_MS, held.map(ms)),
                 (sign::QUIET_MS, quiet.map(ms)),
-                (sign::GRANTED_LATER_MS, Some(ms(later))),
+                (sign::GRANTED_LATER_MS, later.map(ms)),
                 (sign::CUT_OFF, of(Word::Errno).map(is_cut_off)),
                 (sign::LEASE_MS, lease_ns.map(ms)),
                 (sign::RENEWS, contend.map(|contend| contend.renews.into())),

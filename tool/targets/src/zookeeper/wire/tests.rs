@@ -273,9 +273,9 @@ fn what_is_amiss_is_an_error_with_its_reason() {
         hears(&mut wire, &created(1, 5)).unwrap();
         says(hears(&mut wire, frame).unwrap_err())
     };
-    // The session is over and our node gone; the server says so itself; an answer to
+    // Our node is gone; the server says so itself; an answer to
     // nothing; one that is cut off.
-    assert!(after(&listed(2, &[4, 6])).contains("the session was over"));
+    assert!(after(&listed(2, &[4, 6])).contains("our node was gone"));
     assert!(after(&failed(2, error::EXPIRED)).contains("expired"));
     assert_eq!(after(&listed(9, &[5])), surplus::SAID);
     let twice = [listed(2, &[5]), listed(2, &[5])].concat();
