@@ -125,7 +125,15 @@ fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_each_workload_with_
     let port = free_port().unwrap();
     let server = redis("127.0.0.1", port, &[]);
     let (pid, ended) = (server.0.id(), AtomicBool::new(false));
+    /// Ends the stops, also if the test fails.
+    struct Over<'o>(&'o AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     std::thread::scope(|scope| {
+        let _over = Over(&ended);
         scope.spawn(|| {
             while !ended.load(Relaxed) {
                 crate::common::processes::signal(pid, Signal::STOP);
@@ -137,8 +145,8 @@ fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_each_workload_with_
         for line in [
             "contend {} -w 2 -b 0 -t 2 --runs 1",
             "rate {} -w 8 --rate 200 -t 2 --runs 1",
-            "stream {} -w 2 -n 300 --runs 1",
-            "hold {} -w 2 --keys 50 --runs 1",
+            "stream {} -w 2 -n 6000 --runs 1",
+            "hold {} -w 2 --keys 3000 --runs 1",
         ] {
             let place = Place::new();
             let line = line.replace("{}", &format!("redis://127.0.0.1:{port}"));
@@ -149,7 +157,6 @@ fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_each_workload_with_
             let part = "of the looks at it; seen beside it: it was stopped by a signal (SIGSTOP)";
             assert!(told.text.contains(part), "{line}: {}", told.text);
         }
-        ended.store(true, Relaxed);
     });
 }
 

@@ -75,7 +75,7 @@ fn a_slow_answer_renews_while_the_lease_lives() {
 fn a_lease_that_is_over_is_told_from_a_silent_server() {
     let (mut lock, _paths) = session(60, |_| kept(0));
     age(&mut lock, 61_000);
-    assert_eq!(lock.renew_in_time(), Err(LAPSED));
+    assert_eq!(lock.renew_in_time(), Err(LEASE_OVER));
 }
 
 #[test]
