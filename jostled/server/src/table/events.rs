@@ -209,7 +209,7 @@ pub struct OpenSession<'n> {
     pub key: SessionKey,
     /// At least 1.
     pub ttl_ms: u64,
-    /// Who opens it, for people: at most [`super::TEXT_MAX`] bytes.
+    /// Who opens it, for people: at most 255 bytes.
     pub text: &'n str,
 }
 

@@ -65,10 +65,8 @@ fn timers_of_others_are_flagged() {
     in_some_try("interrupts by timers", || {
         let run = jostle(line).run().leaves_nothing().only_run();
         let found = run.around.interference.as_deref()?;
-        assert!(
-            found.anchor.is_some() && found.window.is_some(),
-            "{found:?}"
-        );
+        // A busy machine makes the reading too dear for so short a window.
+        found.window.as_ref().and(found.anchor.as_ref())?;
         let text = reason(&run, "interference")?.text.clone();
         text.contains("interrupted a CPU").then_some(())
     });
