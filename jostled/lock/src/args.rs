@@ -128,7 +128,7 @@ pub(crate) struct Options {
     pub(crate) local: bool,
 }
 
-/// What the loss of the lock means for the command.
+/// Whether the loss of the lock ends the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLoss {
     /// It ends before anybody else can have the lock.

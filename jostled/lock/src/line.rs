@@ -47,7 +47,7 @@ pub(crate) struct Waiter<'o> {
     pub(crate) signals: &'o Signals,
     pub(crate) times: Times,
     begun: u64,
-    /// What it has said last.
+    /// The last line that it printed.
     said: String,
 }
 
@@ -117,7 +117,7 @@ impl<'o> Waiter<'o> {
         Err(Failure(128 + signal as u8, String::new()))
     }
 
-    /// Ends a session that is of no use, as far as that is possible at once.
+    /// Closes a session that nothing was taken with, without waiting long for the server.
     fn forget(&self, session: Option<&str>) {
         let patience = Duration::from_millis(500);
         if let Some(id) = session
@@ -302,7 +302,7 @@ impl<'o> Waiter<'o> {
             let holders = link.await_reply(answer)?;
             lines.push((name, place, holders));
         }
-        // Of several names, those that keep it waiting.
+        // Only names that somebody else has keep it waiting.
         let busy = |(_, place, holders): &&(_, Option<i64>, Value)| {
             *place != Some(1) || !matches!(holders, Value::Array(rows) if rows.is_empty())
         };
@@ -321,7 +321,7 @@ impl<'o> Waiter<'o> {
         Ok(())
     }
 
-    /// What an error of jostled means.
+    /// An error of jostled: whether it passes, else its exit code and a sentence.
     fn refused(&self, reply: &Value) -> Trouble {
         let Value::Error(text) = reply else {
             return Trouble::Passing(format!("an unexpected answer, {reply:?}"));
