@@ -46,6 +46,8 @@ pub(crate) struct Conn {
     /// Wrong passwords given.
     pub(crate) wrong_passwords: u32,
     pub(crate) intake: Intake,
+    /// Errors replied since it was last turned to.
+    pub(crate) errors: usize,
     /// The connection has failed.
     pub(crate) broken: bool,
     /// It is in one of the server's lists of connections that go on.
@@ -91,6 +93,7 @@ impl Conn {
             phase: Phase::Open,
             wrong_passwords: 0,
             intake: Intake::default(),
+            errors: 0,
             broken: false,
             later: false,
             watched_for_room: false,

@@ -12,6 +12,10 @@ use crate::table::Time;
 
 /// Replies gathered before they are sent although more commands are there.
 const OUT_BATCH: usize = 256 * 1024;
+/// What an error weighs, in bytes of plain commands, some sixteen of them: its text is put
+/// together for it, and may be many times as long as the request.
+const ERROR: usize = 256;
+
 impl Server {
     /// Reads, executes and answers. False: the connection is to be closed.
     pub(super) fn serve(&mut self, conn: &mut Conn) -> bool {
@@ -111,12 +115,14 @@ impl Server {
         decoder.clear();
         let mut used = 0;
         conn.intake.more = false;
+        conn.errors = 0;
         while !conn.waits()
             && !conn.intake.closing
             && bytes.len() - used >= conn.intake.needed.max(1)
         {
             // Input that was kept, behind a wait, may be more than one read brings.
-            if std::mem::take(&mut self.work.long) || used >= SCRATCH {
+            let weight = used + conn.errors * ERROR;
+            if std::mem::take(&mut self.work.long) || weight >= SCRATCH {
                 conn.intake.more = true;
                 break;
             }
@@ -161,6 +167,7 @@ impl Server {
             }
         }
         self.work.long = false;
+        self.work.extra += (conn.errors * ERROR / 16) as u64;
         if used > 0 {
             conn.profile.last_request = now;
         }

@@ -50,6 +50,7 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn error(&mut self, text: &str) {
+        self.conn.errors += 1;
         self.reply().error(text);
     }
 

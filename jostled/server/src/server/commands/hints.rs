@@ -1,5 +1,8 @@
 //! Commands to use in place of those that only Redis has.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::table::{Spec, find};
 
 /// Our commands, and those of Redis that lock recipes use for the same.
@@ -18,19 +21,26 @@ pub(super) fn usage(spec: &Spec) -> String {
     format!("{} {}", spec.name, spec.arguments)
 }
 
-/// A suggestion of what to use instead of an unknown command.
-pub(super) fn instead_of(name: &[u8]) -> String {
-    let is_it = |word: &str| word.as_bytes().eq_ignore_ascii_case(name);
+/// By unknown command, what to use instead. Made once: unknown commands come in floods, too.
+static INSTEAD: LazyLock<HashMap<&[u8], String>> = LazyLock::new(|| {
     let rows = REDIS.lines().filter_map(|row| row.split_once(": "));
-    let found = rows
-        .into_iter()
-        .find(|(_, theirs)| theirs.split(' ').any(is_it));
-    let Some((ours, _)) = found else {
-        return "COMMAND LIST names all".to_owned();
-    };
-    let ours = ours.split(' ').filter_map(|word| find(word.as_bytes()));
-    let usages: Vec<String> = ours.map(usage).collect();
-    format!("there are locks, no keys; use {}", usages.join(", or "))
+    let hints = rows.flat_map(|(ours, theirs)| {
+        let ours = ours.split(' ').filter_map(|word| find(word.as_bytes()));
+        let usages: Vec<String> = ours.map(usage).collect();
+        let hint = format!("there are locks, no keys; use {}", usages.join(", or "));
+        theirs
+            .split(' ')
+            .map(move |word| (word.as_bytes(), hint.clone()))
+    });
+    hints.collect()
+});
+
+/// A suggestion of what to use instead of an unknown command.
+pub(super) fn instead_of(name: &[u8]) -> &'static str {
+    let name = name[..name.len().min(32)].to_ascii_uppercase();
+    INSTEAD
+        .get(&name[..])
+        .map_or("COMMAND LIST names all", String::as_str)
 }
 
 #[cfg(test)]
