@@ -192,16 +192,18 @@ impl Server {
         }
         let sweeps = self.table.clients() > 0 || !self.http.is_empty();
         let sweeps = sweeps || self.doors.deaf || self.no_tokens() || self.freed >= TRIM_SOON;
+        let never = Time(u64::MAX);
         let times = [
             self.table.next_tick().filter(|_| !self.is_choked()),
             self.life.draining,
             self.handover_end(),
             self.leases.from,
-            (self.leases.review_at.0 != u64::MAX).then_some(self.leases.review_at),
             self.doors.guesses.due(),
             sweeps.then_some(self.next_sweep),
         ];
-        times.into_iter().flatten().min()
+        let first = times.map(|time| time.unwrap_or(never)).into_iter().min();
+        let first = first.unwrap_or(never).min(self.leases.review_at);
+        (first != never).then_some(first)
     }
 
     pub(super) fn handle(&mut self, event: epoll::Event) {
