@@ -2,6 +2,7 @@
 
 use jostle_model::record::sign;
 use jostle_stats::causes::{CAUSES, Cause, Test};
+use jostle_stats::judge::RULES;
 
 const INTRODUCTION: &str = "# What outside the lock explains a verdict?
 
@@ -26,8 +27,15 @@ pub(crate) fn page() -> String {
     let signs = signs.map(|(name, meaning)| format!("| `{name}` | {} |\n", meaning.trim()));
     let rows: String = CAUSES.iter().map(row).collect();
     let signs: String = signs.collect();
+    let rules = RULES
+        .iter()
+        .map(|rule| format!("| {} | {} |\n", rule.name, rule.rivals));
+    let rules: String = rules.collect();
     format!(
-        "{INTRODUCTION}{rows}\n## Which signs are there?\n\n| sign | look: meaning |\n| --- | --- |\n{signs}"
+        "{INTRODUCTION}{rows}\n## Which signs are there?\n\n| sign | look: meaning |\n| --- | --- |\n{signs}\n\
+         ## In which order does `judge` look?\n\nThe first of [its rules](judging.md) that holds \
+         decides. A test has a run for each that no other rule decides, and a rival.\n\n\
+         | rule | not to be taken for it |\n| --- | --- |\n{rules}"
     )
 }
 
@@ -60,6 +68,7 @@ mod tests {
             assert!(page().contains(&named(cause.name).unwrap()));
             assert!(!cause.rivals.is_empty(), "{}", cause.name);
         }
+        assert!(RULES.iter().all(|rule| page().contains(rule.rivals)));
         for (sign, _) in sign::ALL {
             assert!(page().contains(&format!("| `{sign}` |")), "{sign}");
         }

@@ -2,25 +2,22 @@
 //! series.
 //!
 //! busy = (CPU time + run-queue wait) / wall time of the busiest thread, as for jostle's
-//! own generators. The first rule that holds decides, in this order: there was nothing to
-//! judge, or too little was seen; the generator was stopped or throttled by a quota; the
-//! hypervisor; the server had ended or was stopped; ports; the generator was busy, or held to
-//! one CPU by a lock that is known, unless requests queued at a busy server; the server was
-//! throttled or busy; either of them was held to one CPU; timers, the backlog, locks of the
-//! server's, the server's own server, its disk and its pool; other programs; all CPUs; lost
-//! segments.
-//! With none of these the load itself was the limit: its connections wait for answers.
+//! own generators. If there was nothing to judge, or too little was seen, that is the answer.
+//! Else the first row of [`RULES`] that holds decides: each row refutes those below it.
+//! With none the load itself was the limit: its connections wait for answers.
 
 mod doubled;
 mod held;
 mod nothing;
 mod printed;
+mod rules;
 mod waits;
 mod window;
 mod words;
 
 pub use doubled::{Run, is_open, looks, settle};
 pub use printed::{notes, of_server};
+pub use rules::{RULES, Rule};
 pub(crate) use waits::{OF_CONNECTIONS, UNREAD};
 pub use words::{copying, doubling};
 
@@ -180,36 +177,12 @@ fn unseen(window: &Window<'_>) -> Option<State> {
     None
 }
 
-/// The first rule that holds. `is_held`: whether the generator, and the server, are held to one
-/// CPU over the whole run.
+/// What the first rule says that holds. `is_held`: whether the generator, and the server, are held
+/// to one CPU over the whole run.
 fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
-    let watched = window.watched;
-    let generator = window.busiest(&watched.generator);
-    let server = watched
-        .server
-        .as_ref()
-        .and_then(|side| window.busiest(side));
-    still_generator(window)
-        .or_else(|| stolen(window))
-        .or_else(|| still_server(window))
-        .or_else(|| waits::for_ports(window))
-        .or_else(|| busy_generator(window, generator, server, is_held[0]))
-        .or_else(|| limited_server(window, server))
-        .or_else(|| held(window, 0).filter(|_| is_held[0]))
-        .or_else(|| held(window, 1).filter(|_| is_held[1]))
-        .or_else(|| waits::for_timer(window))
-        .or_else(|| waits::for_backlog(window))
-        .or_else(|| waits::for_lock(window))
-        .or_else(|| waits::downstream(window))
-        .or_else(|| waits::for_disk(window))
-        .or_else(|| waits::for_pool(window, generator, server))
-        .or_else(|| waits::for_turn(window, generator))
-        .or_else(|| neighbours(window, generator, server))
-        .or_else(|| full(window))
-        .or_else(|| network(window))
-        .or_else(|| reads_late(window, generator))
-        .or_else(|| silent(window))
-        .unwrap_or_else(|| neither(window, generator, server))
+    let [generator, server] = rules::busiest(window);
+    let first = rules::first(window, is_held, RULES);
+    first.map_or_else(|| neither(window, generator, server), |(_, state)| state)
 }
 
 fn still_generator(window: &Window<'_>) -> Option<State> {
