@@ -7,7 +7,7 @@ use jostle_testbed::shell;
 use std::process::{Command, Stdio};
 
 /// Pages, each with the program that prints it and its arguments, beside [`VERBS`].
-const PAGES: [(&str, &str, &str); 6] = [
+const PAGES: [(&str, &str, &str); 7] = [
     (
         "tool/docs/targets.md",
         "jostle",
@@ -24,6 +24,7 @@ const PAGES: [(&str, &str, &str); 6] = [
         "explain causes --format markdown",
     ),
     ("tool/man/jostle.1", "jostle", "man"),
+    ("jostled/dist/jostle-lock.1", "jostle-lock", "--man"),
     ("procd/dist/procd.1", "procd", "--man procd"),
     ("procd/dist/jostle-call.1", "procd", "--man jostle-call"),
 ];
@@ -44,7 +45,7 @@ fn pages() -> impl Iterator<Item = (String, &'static str, String)> {
 }
 
 /// What builds the programs alone.
-const BUILD: &str = "build --quiet -p jostle -p jostle-procd --features jostle/services";
+const BUILD: &str = "build --quiet -p jostle -p jostle-procd -p jostle-lock-command --features jostle/services";
 
 /// What builds them with all tests, as `ci` has just done. With other packages beside them
 /// cargo would compile most of it again.

@@ -13,7 +13,8 @@ use crate::{Failure, code, say};
 const URL: &str = "JOSTLE_LOCK_URL";
 const DEFAULT_URL: &str = "redis://127.0.0.1:2626";
 
-/// Runs a command while holding a lock of jostled; several NAMEs are taken in one step.
+/// Runs a command while holding a lock of jostled; several NAMEs are taken in one step
+///
 /// It exits with the command's code, or 128 and the number of the signal that ended it.
 #[derive(Parser)]
 #[command(name = "jostle-lock", version, max_term_width = 100)]
@@ -145,6 +146,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// The options of this process; otherwise the exit code, and all is said.
 pub(crate) fn parse() -> Result<Options, u8> {
+    if std::env::args_os().skip(1).eq(["--man"]) {
+        // For `cargo xtask docs`.
+        let page = clap_mangen::Man::new(Options::command());
+        return Err(page.render(&mut std::io::stdout()).map_or(code::OS, |()| 0));
+    }
     let options = Options::try_parse().map_err(|error| {
         let _ = error.print();
         if error.use_stderr() { code::USAGE } else { 0 }

@@ -62,6 +62,7 @@ const FILES: &[(&str, &str, &str)] = &[
     (JOSTLE, DOC, "CHANGELOG.md"),
     (LOCKD, BIN, "jostled"),
     (LOCKD, BIN, "jostle-lock"),
+    (LOCKD, MAN, "jostled/dist/*.1"),
     (LOCKD, UNITS, "jostled/dist/jostled.service"),
     (LOCKD, UNITS, "jostled/dist/jostled.socket"),
     (LOCKD, ETC, "jostled/dist/jostled.toml"),
