@@ -45,7 +45,8 @@ fn pages() -> impl Iterator<Item = (String, &'static str, String)> {
 }
 
 /// What builds the programs alone.
-const BUILD: &str = "build --quiet -p jostle -p jostle-procd -p jostle-lock-command --features jostle/services";
+const BUILD: &str =
+    "build --quiet -p jostle -p jostle-procd -p jostle-lock-command --features jostle/services";
 
 /// What builds them with all tests, as `ci` has just done. With other packages beside them
 /// cargo would compile most of it again.
