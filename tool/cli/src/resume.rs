@@ -170,7 +170,9 @@ fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
     if let Some(differs) = plan_differs(plan, now.plan) {
         return Some(differs);
     }
-    let planned = |run: &Run| now.points.contains(&(run.target.as_str(), run.at));
+    // A search decides by its runs which come next.
+    let finds = plan.find.is_some();
+    let planned = |run: &Run| finds || now.points.contains(&(run.target.as_str(), run.at));
     let foreign = set.runs.iter().find(|run| !planned(run));
     let lacks = known.blocks > 0 && known.times.len() != now.points.len();
     (foreign.is_some() || lacks).then(|| "its runs are not those of its plan".to_owned())
@@ -242,7 +244,9 @@ fn first_missing(set: &ResultSet, points: &[(&str, At)]) -> u32 {
         of_last.any(|run| run.target == *target && run.at == *at)
     };
     let sweeps = set.experiment.plan.workload == Workload::Connect;
-    match !sweeps && points.iter().all(made) {
+    let broke = |run: &Run| run.around.errors.contains_key(BROKE_OFF);
+    let broke = set.experiment.plan.find.is_some() && set.runs.last().is_some_and(broke);
+    match !sweeps && !broke && points.iter().all(made) {
         true => last + 1,
         false => last.max(1),
     }

@@ -7,6 +7,7 @@
 
 mod ceilings;
 mod faults;
+mod find;
 mod orders;
 mod own_cost;
 mod pilots;
@@ -249,6 +250,9 @@ impl Course<'_, '_> {
         }
         if self.resolved.plan.workload == Workload::Recover {
             return self.go_recover(environment);
+        }
+        if self.resolved.plan.find.is_some() {
+            return self.go_find(environment);
         }
         let (experiment, schedule) = match self.take_up()? {
             Some(experiment) => (experiment, Schedule::of(&self.session.scheduled)),

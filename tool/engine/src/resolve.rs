@@ -4,7 +4,7 @@
 mod connect;
 pub(crate) mod hold;
 mod hosts;
-mod rate;
+pub(crate) mod rate;
 pub(crate) mod recover;
 mod requests;
 mod spread;
@@ -98,8 +98,12 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     if plan.targets.is_empty() {
         plan.targets = named(defaults::targets(plan.workload));
     }
+    rate::fill_in(&mut plan)?;
     plan.fill_from(defaults::swept(plan.workload));
     plan.fill_from(defaults::options(plan.workload));
+    if plan.find.is_some() {
+        plan.duration = None;
+    }
     if plan.carrier == Some(Carrier::Tasks) {
         plan.generator_threads
             .get_or_insert(generator_threads(allowed.len()));
@@ -155,6 +159,10 @@ fn generator_threads(cpus: usize) -> u64 {
 /// Makes a plan that a person will wait for: three short runs of each point. A
 /// look, no measurement; what such windows are too short for becomes a verdict.
 pub fn quicken(plan: &mut Plan) {
+    if plan.find.is_some() {
+        plan.runs = Some(jostle_stats::find::FEWEST);
+        return;
+    }
     plan.runs = Some(match plan.keep {
         None => crate::schedule::FEWEST_BLOCKS,
         Some(_) => hold::RUNS,

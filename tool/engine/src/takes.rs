@@ -71,6 +71,12 @@ fn of_plan(plan: &Plan) -> Nanos {
 
 /// One experiment, as the schedule will fit it into its budget.
 fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> Nanos {
+    if plan.find.is_some() {
+        // Where the limit lies is not known; it is ended by its budget.
+        return plan
+            .budget
+            .unwrap_or(defaults::options(plan.workload).budget());
+    }
     let mut plan = plan.clone();
     plan.targets.append(&mut plan.optional);
     plan.fill_from(defaults::swept(plan.workload));
@@ -284,13 +290,14 @@ fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
 /// several faults. One always stays.
 fn thin_points(plan: &mut Plan) -> Option<String> {
     const MANY: usize = 12;
-    let workload = plan.workload;
+    let (workload, finds) = (plan.workload, plan.find.is_some());
     if workload == Workload::Recover {
         let faults = plan.fault.as_mut().filter(|faults| faults.len() > 1)?;
         let last = faults.pop()?;
         return Some(format!("--quick leaves out --fault {last} of {workload}"));
     }
-    let (option, list) = swept(plan)?;
+    // Of a search they are its ends.
+    let (option, list) = swept(plan).filter(|_| !finds)?;
     let last = list.0.len().checked_sub(1)?;
     if list.0.len() > MANY {
         let mut at = 0;

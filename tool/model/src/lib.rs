@@ -13,6 +13,7 @@ pub mod fields;
 pub mod hosts;
 pub mod judged;
 mod list;
+pub mod objective;
 pub mod open_loop;
 pub mod options;
 pub mod plan;

@@ -9,6 +9,7 @@ mod alone;
 
 use crate::ResultSet;
 use crate::closing::contend::way_of_service;
+use crate::closing::find;
 use crate::compare::place;
 use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
@@ -189,6 +190,10 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     let Some(first) = points.first() else {
         return Findings::default();
     };
+    let searched = find::findings(&set.experiment.plan, points);
+    if !searched.is_empty() {
+        return Findings::decided(searched);
+    }
     if points.iter().all(|point| point.target == first.target) {
         return match alone::finding(points) {
             Some(sentence) => Findings::decided(vec![sentence]),

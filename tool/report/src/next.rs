@@ -40,9 +40,10 @@ pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         again.seed = None;
         return command(&again);
     }
-    let step = [Status::Invalid, Status::Suspect]
-        .into_iter()
-        .find_map(|is| cure(plan, points, is));
+    // Steps beyond the limit that a search is to find may well be INVALID.
+    let cured = [Status::Invalid, Status::Suspect].into_iter();
+    let mut cured = cured.filter(|_| plan.find.is_none());
+    let step = cured.find_map(|is| cure(plan, points, is));
     match step.unwrap_or_else(|| question(set)) {
         Step::Measure(plan) => command(&plan),
         Step::Type(text) => text,

@@ -3,7 +3,7 @@
 use crate::ResultSet;
 use crate::ceilings::ceilings;
 use crate::checked::checked;
-use crate::closing::{comparison, sentences};
+use crate::closing::{self, comparison, sentences};
 use crate::failures::failures;
 use crate::finding::findings;
 use crate::grid::Titled;
@@ -16,7 +16,7 @@ use crate::requests::accounts;
 use crate::spread::tables;
 use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
-use jostle_stats::fit::{closing, fits};
+use jostle_stats::fit::{self, fits};
 use jostle_stats::summary::{PointSummary, summarize};
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ pub(crate) struct Page {
     /// What was said of failures, under [`crate::failures::FAILURES`].
     pub failures: Vec<String>,
     /// Below the headline: of requests that were spread, of several hosts, of wall time and CPU
-    /// of requests, and of the shares of `--over`.
+    /// of requests, of the shares of `--over`, and the steps of `--find`.
     pub tables: Vec<Titled>,
     /// What tells several targets apart, the most first.
     pub findings: Vec<String>,
@@ -79,6 +79,7 @@ fn page(set: &ResultSet) -> Page {
     let is_spread = set.experiment.plan.workload == Workload::Spread;
     tables.extend(accounts(&points).filter(|_| !is_spread));
     tables.extend(over(times, &points));
+    tables.extend(closing::find::table(&set.experiment.plan, &points));
     let found = findings(set, &points);
     let mut sentences = merged(sentences(&set.experiment, &points), &points);
     // The finding has the reason then.
@@ -93,7 +94,7 @@ fn page(set: &ResultSet) -> Page {
         is_decided: found.is_decided,
         sentences,
         comparisons: comparison(&points),
-        growth: closing(&growth(set, &points)),
+        growth: fit::closing(&growth(set, &points)),
         ended: set.ended_early(),
         checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),
         next: next(set, &points),

@@ -106,8 +106,14 @@ static ROWS: &[Row] = &[
     Row {
         workload: Workload::Rate,
         columns: |_| rate::COLUMNS,
-        next: |set, next| next::rate_question(&set.experiment.plan, next),
-        closing: |_, points| closing::rate::sentences(points),
+        next: |set, next| match &set.experiment.plan.find {
+            Some(_) => closing::find::question(set, next),
+            None => next::rate_question(&set.experiment.plan, next),
+        },
+        closing: |plan, points| match &plan.find {
+            Some(_) => closing::find::sentences(plan, points),
+            None => closing::rate::sentences(points),
+        },
         answer: Answer {
             question: "Up to which rate does the latency hold?",
             beside: "What is the latency at this rate?",

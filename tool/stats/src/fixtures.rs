@@ -235,7 +235,7 @@ pub fn queue(workers: usize, mean: u64) -> Vec<u64> {
 
 /// What a run was like: how many of 1,000 planned ones were done, and what
 /// these and the others were late by, in microseconds.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rated {
     /// Planned requests per second.
     pub rate: u64,

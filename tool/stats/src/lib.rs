@@ -17,6 +17,7 @@ pub mod clean;
 pub mod comparison;
 pub mod fairness;
 pub mod figures;
+pub mod find;
 pub mod fit;
 mod gamma;
 pub mod harm;

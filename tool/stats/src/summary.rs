@@ -300,10 +300,13 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Run]) -> Vec<Point
         plan.targets.iter().map(String::as_str),
         points.iter().map(|point| point.target.as_str()),
     );
-    let ats = in_order(
+    let mut ats = in_order(
         At::swept(plan).into_iter(),
         points.iter().map(|point| point.at),
     );
+    if plan.find.is_some() {
+        ats.sort();
+    }
     let spoilt = spoilt::blocks(points);
     let mut summaries = Vec::new();
     for target in targets {

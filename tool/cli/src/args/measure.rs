@@ -15,13 +15,14 @@ use jostle_targets::Spec;
 use jostle_targets::table::Family;
 
 /// The options of `-h`: those that people use, ten of a verb at most.
-const COMMON: [&str; 16] = [
+const COMMON: [&str; 17] = [
     "workers",
     "hold",
     "operations",
     "keys",
     "open",
     "rate",
+    "find",
     "generators",
     "in-flight",
     "fault",

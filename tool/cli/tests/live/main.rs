@@ -21,6 +21,7 @@ mod connect_limits;
 mod data;
 mod drawn;
 mod faults;
+mod find;
 mod gate;
 mod growth;
 mod histories;

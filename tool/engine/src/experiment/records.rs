@@ -9,7 +9,7 @@ use jostle_model::record::{
     Calibration, End, Environment, Experiment, Judged, Record, Run, SCHEMA, Status,
 };
 use jostle_stats::checks::{self, Evidence};
-use jostle_stats::{fit, harm, summary};
+use jostle_stats::{find, fit, harm, summary};
 
 impl Course<'_, '_> {
     /// Writes the record that opens the file.
@@ -112,8 +112,14 @@ impl Course<'_, '_> {
 
     pub(super) fn end(&mut self, stop: Option<Stop>) -> End {
         // By the verdicts that a reader of the file will see: of all runs of a
-        // point together.
+        // point together. Of a search, whose steps beyond the limit may well be INVALID, by
+        // what it found.
         let invalid = self.experiment.as_ref().is_some_and(|experiment| {
+            if experiment.plan.find.is_some() {
+                let runs: Vec<&Run> = self.runs.iter().collect();
+                let found = find::searched(&experiment.plan, &runs);
+                return found.iter().any(|one| !one.found.is_answer());
+            }
             let points = summary::summarize(experiment, &self.runs);
             points
                 .iter()

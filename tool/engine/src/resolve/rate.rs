@@ -1,8 +1,9 @@
 //! What a plan says about requests that come at a rate, and what makes no sense.
 
 use super::{UsageError, refuse};
-use jostle_model::Nanos;
 use jostle_model::plan::{Carrier, Measure, Plan, Workload};
+use jostle_model::{List, Nanos};
+use jostle_stats::find::{self, Role};
 use jostle_targets::Spec;
 
 const MOST_RATE: u64 = 10_000_000;
@@ -15,6 +16,60 @@ pub(super) const QUICK_WINDOW: Nanos = Nanos::from_millis(1_000);
 
 /// Workers have to be on their way before the window opens.
 const LEAST_WARMUP: Nanos = Nanos::from_millis(10);
+
+/// Where a search begins and ends, if the plan does not say.
+const SEARCHED: [u64; 2] = [1_000, 1_000_000];
+
+/// Fills in what a search has other defaults of.
+///
+/// # Errors
+/// In words for the user.
+pub(crate) fn fill_in(plan: &mut Plan) -> Result<(), UsageError> {
+    if plan.find.is_none() {
+        return Ok(());
+    }
+    if plan.duration.is_some() {
+        return refuse(
+            "-t: a step of --find lasts for a number of requests, which the objective decides; \
+             leave it out",
+        );
+    }
+    plan.rate.get_or_insert_with(|| List(SEARCHED.to_vec()));
+    Ok(())
+}
+
+/// The longest window of a run.
+fn longest(plan: &Plan, rate: u64) -> u64 {
+    let of_find = |objective| find::window(objective, rate, Role::Ladder);
+    let window = plan.find.as_ref().map(of_find).or(plan.duration);
+    window.unwrap_or_default().0
+}
+
+fn check_search(plan: &Plan, rates: &[u64]) -> Result<(), UsageError> {
+    if !matches!(rates, [from, to] if from < to) {
+        return refuse("--rate: with --find the least and the greatest load, such as 100:20k");
+    }
+    if let Some(runs) = plan.runs.filter(|runs| *runs < find::FEWEST) {
+        return refuse(format!(
+            "--runs {runs}: --find takes {} steps around the limit, or more",
+            find::FEWEST
+        ));
+    }
+    let workers = plan.workers.as_ref().map_or(1, |list| list.0.len());
+    let first_s = Nanos(longest(plan, rates[0])).as_secs_f64()
+        + plan.warmup.unwrap_or_default().as_secs_f64();
+    let needed_s = first_s * (plan.targets.len() * workers) as f64;
+    match needed_s > plan.budget().as_secs_f64() {
+        true => refuse(format!(
+            "--budget {}: at {} requests a second the first step takes {first_s:.1} s and a search some \
+             forty; a longer budget (--budget {:.0}s), or a greater least load (--rate)",
+            plan.budget(),
+            rates[0],
+            40.0 * needed_s,
+        )),
+        false => Ok(()),
+    }
+}
 
 /// Rejects what is impossible for the experiment as a whole.
 ///
@@ -31,8 +86,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
     if plan.warmup.is_some_and(|warmup| warmup < LEAST_WARMUP) {
         return refuse("--warmup: at least 10ms, so that all workers are on their way");
     }
-    let span = plan.duration.unwrap_or_default().0 + plan.warmup.unwrap_or_default().0;
+    if plan.find.is_some() {
+        check_search(plan, rates)?;
+    }
     let most = rates.iter().max().copied().unwrap_or(0);
+    let span = longest(plan, most) + plan.warmup.unwrap_or_default().0;
     let planned = u128::from(most) * u128::from(span) / 1_000_000_000;
     if planned > u128::from(MOST_PLANNED) {
         return refuse(format!(
@@ -65,7 +123,6 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
 mod tests {
     use super::super::resolve;
     use super::*;
-    use jostle_model::List;
     use jostle_model::plan::{Arrivals, Names};
 
     fn of(change: impl FnOnce(&mut Plan)) -> Result<Plan, UsageError> {

@@ -8,6 +8,7 @@ use super::Heading::{Measuring, Requests};
 use super::{Access, Heading, Opt, Use, Value, options};
 use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
+use crate::objective::Objective;
 use crate::plan::{
     Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Renew, Workload,
     one_or_many,
@@ -43,8 +44,11 @@ options! {
         Stream | Hold | Churn => Fixed("300s"), "The most that a run may take";
     }
     runs: u32 = "runs", under(Measuring), between(1, 10_000) {
-        Contend | Stream | Hold | Rate | Spread | Churn
+        Contend | Stream | Hold | Spread | Churn
             => Decided("6 to 15, as the spread demands"), "Runs of each point";
+        Rate
+            => Decided("6 to 15, as the spread demands; with --find 24"),
+            "Runs of each point; with --find, steps around the limit";
         Connect => Decided("3 to 15, as spread and budget demand"), "Sweeps of each curve";
         Recover => Fixed("20"), "Runs of each target and fault";
     }
@@ -208,7 +212,13 @@ options! {
     #[serde(serialize_with = "one_or_many")]
     rate: List = "rate" {
         Connect => Decided("one after the other"), "Connections a second that are offered, one number";
-        Rate => Swept("100:1000:10000"), "Requests a second, a list";
+        Rate
+            => Swept("100:1000:10000"),
+            "Requests a second, a list; with --find the least and the greatest (1000:1000000)";
+    }
+    find: Objective = "find", value("OBJECTIVE") {
+        Rate
+            => Absent, "Find the highest rate that meets this: p99<5ms, errors<0.1%, several with commas";
     }
     sndbuf: u64 = "sndbuf", value("BYTES"), between(1, 1 << 30) {
         Connect => Absent, "Send buffer of each socket, in bytes, as asked of the kernel";

@@ -2,6 +2,7 @@
 
 use crate::connect::PortRange;
 use crate::list::List;
+use crate::objective::Objective;
 use crate::plan::{Fault, Place};
 use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos, Unit};
@@ -100,6 +101,7 @@ plain! {
     String: ValueKind::Text, "a b", |_, never| match never {};
     Place: ValueKind::Form("none, same, cross, cpus:0-3"), "cpus:0,2", own_words;
     PortRange: ValueKind::Form("LO-HI"), "40000-49999", own_words;
+    Objective: ValueKind::Form("p99<5ms, errors<0.1%"), "p99<5ms,errors<0.1%", own_words;
     ServerAt: ValueKind::Form(":PORT, pid:N, unix:PATH, cgroup:PATH"), "pid:7", own_words;
 }
 

@@ -32,7 +32,8 @@ pub struct At {
 }
 
 impl At {
-    /// The points that a resolved plan asks of each target, in its order.
+    /// The points that a resolved plan asks of each target, in its order; none where the runs
+    /// themselves decide which come next.
     pub fn swept(plan: &Plan) -> Vec<At> {
         let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
         let shape = plan.workload.shape();
@@ -56,6 +57,7 @@ impl At {
             Shape::Contend => vec![None],
             Shape::Stream => of(&plan.operations).into_iter().map(Some).collect(),
             Shape::Hold => of(&plan.keys).into_iter().map(Some).collect(),
+            Shape::Rate if plan.find.is_some() => Vec::new(),
             Shape::Rate => of(&plan.rate).into_iter().map(Some).collect(),
         };
         let workers = of(&plan.workers);

@@ -7,6 +7,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod contend;
+pub(crate) mod find;
 pub(crate) mod growth;
 mod kept;
 mod path;

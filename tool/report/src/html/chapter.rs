@@ -5,6 +5,7 @@ use super::chart::Style;
 use super::labels::labels;
 use super::scale::Axis;
 use crate::ResultSet;
+use crate::closing::find::limits;
 use crate::finding::findings;
 use crate::format::each_once;
 use crate::page::growth;
@@ -54,6 +55,8 @@ pub(crate) struct Series<'a> {
     pub spots: Vec<Spot<'a>>,
     /// How its figures grow along the axis.
     pub fits: Vec<Fit>,
+    /// The limit that a search found; outer None where none was searched.
+    pub found: Option<Option<f64>>,
 }
 
 /// One point of a series.
@@ -117,6 +120,7 @@ fn series<'a>(
     for (set, member) in members.iter().enumerate() {
         let points = summarize(&member.experiment, &member.runs);
         let fits = growth(member, &points);
+        let limits = limits(&member.experiment.plan, &points);
         for point in points {
             let values = named(point.at);
             let Some(x) = values.get(swept).copied() else {
@@ -152,6 +156,7 @@ fn series<'a>(
                     label,
                     target,
                     fits: fits_of(&fits, target, spot.point.at, swept),
+                    found: limit_of(&limits, target, spot.point.at),
                     spots: vec![spot],
                 }),
             }
@@ -265,6 +270,12 @@ fn fits_of(fits: &[Fit], target: &str, at: At, swept: &str) -> Vec<Fit> {
     let of_it =
         |fit: &&Fit| fit.target == target && fit.over == swept && fit.at == beside(at, swept);
     fits.iter().filter(of_it).cloned().collect()
+}
+
+/// The limit that was found of one series.
+fn limit_of(limits: &[(&str, u64, Option<f64>)], target: &str, at: At) -> Option<Option<f64>> {
+    let of_it = |(of, workers, _): &&(&str, u64, _)| *of == target && Some(*workers) == at.workers;
+    limits.iter().find(of_it).map(|(.., found)| *found)
 }
 
 /// The swept axis, and the other values that vary. If several vary, the axis is the

@@ -29,7 +29,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         return None;
     }
     let mut failed: BTreeMap<&str, u64> = BTreeMap::new();
-    for (name, count) in evidence.runs.iter().flat_map(|run| of_calls(run)) {
+    // A search counts failed requests against the load.
+    let counts = |name: &str| evidence.experiment.plan.find.is_none() || name == BROKE_OFF;
+    let all = evidence.runs.iter().flat_map(|run| of_calls(run));
+    for (name, count) in all.filter(|(name, _)| counts(name)) {
         *failed.entry(name).or_default() += count;
     }
     let all: u64 = failed.values().sum();

@@ -167,6 +167,14 @@ pub(crate) static RESPONDING: Latency = Latency {
         },
     ],
     rise: |series| {
+        if let Some(limit) = series.found {
+            let x = limit?;
+            return Some(Rise {
+                words: format!("limit {}/s", grouped(x as u64)),
+                after: x,
+                before: x,
+            });
+        }
         let points: Vec<&PointSummary<'_>> = series.spots.iter().map(|spot| &spot.point).collect();
         let spot = &series.spots[knee(&points)?];
         // A line says nothing of the doubts about its point.
