@@ -223,7 +223,8 @@ fn a_plain_limit_is_found_confirmed_from_below_and_in_a_known_number_of_looks() 
 
 #[test]
 fn what_has_no_single_limit_is_stated() {
-    let table: [(&str, fn(u64) -> Outcome, Conclusion); 7] = [
+    type Case = (&'static str, fn(u64) -> Outcome, Conclusion);
+    let table: [Case; 7] = [
         ("each", |_| met(true), Conclusion::Each(100_000)),
         ("none", |_| met(false), Conclusion::None(100)),
         (
