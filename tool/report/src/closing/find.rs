@@ -301,3 +301,79 @@ fn asked(set: &ResultSet, mut next: Plan) -> Option<Step> {
     }
     Some(Step::Measure(Box::new(next)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use crate::page::pages;
+    use jostle_stats::fixtures::{Rated, experiment};
+
+    /// A search with these steps.
+    fn of(find: &str, steps: &[Rated]) -> ResultSet {
+        let runs = steps.iter().zip(1..).map(|(step, block)| Run {
+            block,
+            run: block,
+            ..step.run()
+        });
+        let mut experiment = experiment();
+        experiment.plan = Plan {
+            targets: vec!["lockd".to_owned()],
+            workers: Some(List(vec![64])),
+            rate: Some(List(vec![1_000, 4_000])),
+            find: Some(find.parse().unwrap()),
+            budget: Some(Nanos::from_millis(50_000)),
+            ..Plan::of(jostle_model::plan::Workload::Rate)
+        };
+        ResultSet::new(experiment, runs.collect(), made::set().end)
+    }
+
+    fn at(rate: u64, response_us: u64) -> Rated {
+        Rated {
+            response_us,
+            ..Rated::at(rate)
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_a_finding_a_sentence_a_table_and_a_command() {
+        let slow = |rate| at(rate, 9_000);
+        let twice = [
+            slow(1_000),
+            slow(500),
+            slow(500),
+            slow(500),
+            slow(500),
+            slow(500),
+            slow(500),
+        ];
+        let each = [1_000, 2_000, 4_000, 4_000].map(|rate| at(rate, 400));
+        let table: [(&[Rated], &str, &str, &str); 3] = [
+            (
+                &twice,
+                "lockd meets p99<5ms at no load that was tried, from 1,000 requests/s on.",
+                "--rate FROM:TO searches below; 7 steps.",
+                "--rate 10:1000",
+            ),
+            (
+                &each,
+                "lockd meets p99<5ms at each load that was tried, up to 4,000 requests/s.",
+                "--rate FROM:TO searches beyond; 4 steps.",
+                "--rate 4000:400000",
+            ),
+            (
+                &each[..2],
+                "lockd meets p99<5ms at 2,000 requests/s; the search ended before its limit was found.",
+                "nothing missed it yet; 2 steps were made in the budget of 50s.",
+                "--budget 200s",
+            ),
+        ];
+        for (steps, finding, sentence, next) in table {
+            let page = pages(&[of("p99<5ms", steps)]).remove(0);
+            assert_eq!(page.findings, [finding]);
+            assert_eq!(page.sentences, [("lockd".to_owned(), sentence.to_owned())]);
+            assert!(page.next.contains(next), "{}", page.next);
+            assert_eq!(page.tables.last().unwrap().grid.rows.len(), steps.len());
+        }
+    }
+}
