@@ -140,7 +140,7 @@ fn sentence(plan: &Plan, one: &Searched<'_>) -> String {
         ),
         Conclusion::Unconfirmed { per_s, missed } => format!(
             "half of the steps meet it at {}/s, but {}/s missed it when it was tried last: the \
-             server changes with time, or remembers its load; {steps}.",
+             server may change with time, or remember its load; {steps}.",
             about(per_s),
             grouped(*missed)
         ),
