@@ -54,4 +54,5 @@ mod stream_hold;
 mod tasks;
 mod terminal;
 mod verdicts;
+mod who;
 mod workflows;

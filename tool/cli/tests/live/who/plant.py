@@ -61,7 +61,7 @@ def child(live, blocks=False):
             os.close(write)
         live()
         if not blocks:
-            os.close(write)
+            os.write(write, b".")  # A child of its own has the writing end, too.
         signal.pause()
         os._exit(0)
     os.close(write)
@@ -170,7 +170,7 @@ class Sql:
                                              env=os.environ | env))
 
     def send(self, text):
-        self.process.stdin.write(text + "\n")
+        self.process.stdin.write(text.rstrip(";") + ";\n")
         self.process.stdin.flush()
 
     def __call__(self, text):
@@ -212,7 +212,7 @@ def bouncer(mode):
 
 def http(method, path, body=None):
     request = urllib.request.Request(f"http://{ADDRESS}{path}", method=method,
-                                     data=None if body is None else json.dumps(body).encode())
+                                     data=None if body is None else json.dumps(body, separators=(",", ":")).encode())
     return json.loads(urllib.request.urlopen(request).read() or "null")
 
 
