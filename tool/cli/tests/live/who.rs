@@ -1,6 +1,6 @@
 //! `jostle who` in situations that who/plant.py plants, each with the truth that the plant wrote.
 
-use crate::common::{Place, must_be_root, must_have};
+use crate::common::{Place, must_be_root, must_have, until};
 use jostle_targets::nats;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const SITUATIONS: &str = include_str!("who/situations.toml");
 const PLANT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/who/plant.py");
@@ -265,10 +266,9 @@ fn told(situation: &Situation, served: Option<&Served>) -> Vec<String> {
         for remedy in found["free"].as_array().unwrap() {
             place.program(&["sh", "-c", remedy["command"].as_str().unwrap()]);
         }
-        let after = ask();
-        wrong.extend(
-            (after.code() != 0).then(|| format!("it to be free after {}", after.transcript())),
-        );
+        // A process that is told to end does so a little later.
+        let is_free = || (ask().code() == 0).then_some(());
+        until("the lock to be free", Duration::from_secs(120), is_free);
     }
     wrong.extend((!wrong.is_empty()).then(|| done.transcript()));
     drop(plant);

@@ -81,6 +81,7 @@ def inherited(take):
         take()
         heir = os.fork()
         if heir == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             until(lambda: os.getppid() == planter, "the taker's end")
             libc.prctl(1, signal.SIGKILL)
             os.write(write, str(me()).encode())
