@@ -31,7 +31,7 @@ const PAGES: [(&str, &str, &str); 7] = [
 
 /// Verbs of jostle that have a manual page.
 const VERBS: &str =
-    "contend stream hold connect rate spread recover run report compare explain calibrate";
+    "contend stream hold connect rate spread recover run report compare explain calibrate who";
 
 /// Each page with the program that prints it and its arguments.
 fn pages() -> impl Iterator<Item = (String, &'static str, String)> {

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// CPU time used so far, in nanoseconds, by process.
 pub type Census = BTreeMap<u32, u64>;
@@ -112,7 +113,21 @@ const FIRST_GROUPS: &str = "cgroup:[4026531835]";
 /// Whether /proc shows all processes of the machine: not in a container, and not where
 /// those of other users are hidden (hidepid).
 pub fn is_complete() -> bool {
-    is_namespace("pid", FIRST_PIDS) && fs::read_dir("/proc/1").is_ok()
+    is_first_pids() && fs::read_dir("/proc/1").is_ok()
+}
+
+/// Whether this is the machine's first PID namespace, which has numbers for all processes.
+pub fn is_first_pids() -> bool {
+    is_namespace("pid", FIRST_PIDS)
+}
+
+/// How long ago a process or thread was started, to a tick.
+pub fn age(pid: u32) -> Option<Duration> {
+    let ticks: u64 = stat_field(&stat(pid).ok()?, 22)?;
+    let began = Duration::from_millis(ticks * 1_000 / crate::stat::ticks_per_second().max(1));
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    Some(now.saturating_sub(began))
 }
 
 fn is_namespace(kind: &str, first: &str) -> bool {

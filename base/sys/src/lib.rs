@@ -37,3 +37,4 @@ pub mod terminal;
 pub mod tracing;
 pub mod user;
 pub mod waited;
+pub mod waits;

@@ -251,6 +251,27 @@ pub fn ports_of(pids: &[u32]) -> BTreeSet<u16> {
         .collect()
 }
 
+/// The process of this machine whose connection begins at this address; None where that cannot
+/// be seen, or several have it.
+pub fn process_at(address: SocketAddr) -> Option<u32> {
+    let wanted = Wanted {
+        own_port: address.port(),
+        ..Wanted::default()
+    };
+    let sockets = SockDiag::open()
+        .and_then(|mut diag| diag.tcp(wanted))
+        .ok()?;
+    let is_it = |socket: &&Tcp| socket.addresses()[0] == address && socket.inode != 0;
+    let inodes = sockets
+        .iter()
+        .filter(is_it)
+        .map(|socket| socket.inode.into());
+    match owners(&inodes.collect())[..] {
+        [pid] => Some(pid),
+        _ => None,
+    }
+}
+
 /// How many connections at this port each of these processes has open; of those with none
 /// nothing is told. Empty where the kernel does not name sockets.
 pub fn shares_of(pids: &[u32], port: u16) -> Vec<u64> {

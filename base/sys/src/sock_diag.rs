@@ -278,6 +278,39 @@ impl SockDiag {
         Ok(found)
     }
 
+    /// The inode of the socket at the other end of a Unix socket; None where there is none.
+    ///
+    /// # Errors
+    /// The system's, such as where the kernel has no answers on these (CONFIG_UNIX_DIAG).
+    pub fn unix_peer(&mut self, inode: u32) -> io::Result<Option<u32>> {
+        const REQUEST: usize = HEADER + 24;
+        const SHOW_PEER: u32 = 4;
+        const PEER: u16 = 2;
+        // struct nlmsghdr and struct unix_diag_req.
+        let mut bytes = [0; REQUEST];
+        bytes[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
+        bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&ONLY.to_ne_bytes());
+        bytes[16] = libc::AF_UNIX as u8;
+        bytes[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&inode.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&SHOW_PEER.to_ne_bytes());
+        // Of any cookie.
+        bytes[32..40].copy_from_slice(&u64::MAX.to_ne_bytes());
+        self.ask(&bytes)?;
+        let read = rustix::net::recv(&self.fd, self.answer.as_mut_slice(), RecvFlags::empty())?;
+        let answer = self.answer.get(..read.0).unwrap_or_default();
+        if u16_at(answer, 4) == Some(ERROR) {
+            let errno = u32_at(answer, HEADER).unwrap_or(0) as i32;
+            return Err(io::Error::from_raw_os_error(-errno));
+        }
+        // Behind struct unix_diag_msg.
+        let mut found = attributes(answer.get(HEADER + 16..).unwrap_or_default());
+        Ok(found
+            .find(|(kind, _)| *kind == PEER)
+            .and_then(|(_, peer)| u32_at(peer, 0)))
+    }
+
     fn ask(&self, questions: &[u8]) -> io::Result<()> {
         let kernel = SocketAddrNetlink::new(0, 0);
         rustix::net::sendto(&self.fd, questions, SendFlags::empty(), &kernel)?;

@@ -141,6 +141,58 @@ pub fn exists(key: i32) -> bool {
     key != libc::IPC_PRIVATE && unsafe { libc::semget(key, 0, 0) } != -1
 }
 
+/// A set of this IPC namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Which names it for semget(2); 0 if nothing does.
+    pub key: i32,
+    /// Which names it for the other calls.
+    pub id: i32,
+    /// Semaphores in it.
+    pub count: u16,
+    /// When the last operation was, in seconds since 1970; 0 before the first.
+    pub operated_s: u64,
+}
+
+/// All sets of this IPC namespace, from /proc/sysvipc/sem.
+pub fn sets() -> Vec<Listed> {
+    let text = std::fs::read_to_string("/proc/sysvipc/sem").unwrap_or_default();
+    let read = |line: &str| {
+        Some(Listed {
+            key: text::field(line, 0)?,
+            id: text::field(line, 1)?,
+            count: text::field(line, 3)?,
+            operated_s: text::field(line, 8)?,
+        })
+    };
+    text.lines().skip(1).filter_map(read).collect()
+}
+
+/// What the kernel keeps of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SemaphoreState {
+    /// Its value.
+    pub value: u32,
+    /// Who did the last operation; 0 if nobody did, or from outside this PID namespace.
+    pub last_pid: u32,
+    /// How many wait until it is greater.
+    pub waiting: u32,
+}
+
+/// The state of a semaphore of a set; None where it may not be read, or is gone.
+pub fn state(id: i32, number: u16) -> Option<SemaphoreState> {
+    let ask = |what| {
+        // SAFETY: a system call with plain numbers.
+        let answer = unsafe { libc::semctl(id, i32::from(number), what) };
+        u32::try_from(answer).ok()
+    };
+    Some(SemaphoreState {
+        value: ask(libc::GETVAL)?,
+        last_pid: ask(libc::GETPID)?,
+        waiting: ask(libc::GETNCNT)?,
+    })
+}
+
 /// Removes the set `key` (`IPC_RMID`), if there is one and this user made it;
 /// says whether it did.
 ///

@@ -54,6 +54,8 @@ pub(crate) enum Verb {
     Measure(Box<Measure>),
     /// Runs anybody's load generator and reports what its figures are worth
     Judge(Box<Judge>),
+    /// Tell who holds a lock, who waits, and what would free it; it frees nothing
+    Who(Who),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -110,7 +112,7 @@ impl Verb {
             // What a keeper starts is as its rank is.
             Verb::Serve { .. } | Verb::Disturb { .. } => true,
             Verb::Report(_) | Verb::Compare(_) | Verb::Calibrate(_) | Verb::Targets(_) => false,
-            Verb::Explain(_) | Verb::Judge(_) => false,
+            Verb::Explain(_) | Verb::Judge(_) | Verb::Who(_) => false,
             Verb::Doctor { .. } | Verb::Completions { .. } | Verb::Man { .. } => false,
         }
     }
@@ -341,6 +343,34 @@ fn compare_formats() -> clap::builder::PossibleValuesParser {
             .iter()
             .map(|(name, help)| clap::builder::PossibleValue::new(name).help(help)),
     )
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 nobody holds it (pid: it waits for nobody); 3 held; 1 that cannot be known; 2 usage.\n\
+    A command that frees the lock is printed with what it breaks, and is never run (tool/docs/who.md)."
+)]
+pub(crate) struct Who {
+    /// Where the lock is: flock:FILE, fcntl:FILE, lockfile:FILE, sysv, lockd://HOST:PORT,
+    /// redis://HOST:PORT and other services; pid:N is whatever a process waits for
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Its name there: a key, a path, a number; of sysv a set, such as 0x1c2 or 32769:0
+    #[arg(value_name = "LOCK", allow_hyphen_values = true)]
+    pub lock: Option<String>,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = ["table", "json"])]
+    pub format: String,
+    /// Look again and again, so long after each other, and print what has changed; bare numbers
+    /// are seconds
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub watch: Option<Nanos>,
+    /// With pid: read the owners of mutexes from the memory of the processes
+    #[arg(long)]
+    pub memory: bool,
+    /// File with name and password for the service, in two lines
+    #[arg(long, value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -29,6 +29,7 @@ mod screen;
 mod serve;
 mod signals;
 mod targets;
+mod who;
 
 use anyhow::Context;
 use args::{Cli, Output, Report, Run, Verb};
@@ -111,6 +112,7 @@ pub fn main() -> ExitCode {
         Verb::Compare(compare) => compare::compare(&compare),
         Verb::Calibrate(calibrate) => calibrate::calibrate(&calibrate),
         Verb::Targets(targets) => list(&targets),
+        Verb::Who(asked) => who::who(&asked),
         Verb::Explain(asked) => explain::explain(&asked),
         Verb::Doctor { fix } => examine(fix),
         Verb::Serve { server, at, keep } => serve::serve(&server, at.as_deref(), keep.as_deref()),

@@ -23,6 +23,7 @@ pub mod serial;
 mod server_at;
 pub mod text;
 pub mod time;
+pub mod who;
 pub mod workload;
 
 pub use list::List;

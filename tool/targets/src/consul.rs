@@ -5,6 +5,7 @@
 //!
 //! `wire` has the sequence of requests and answers.
 
+pub(crate) mod who;
 mod wire;
 
 use crate::address::Address;
@@ -237,6 +238,8 @@ impl Server {
         let text = text.map_err(|error| self.told(&error.to_string()))?;
         match answer.status().as_u16() {
             200 => serde_json::from_str(&text).map_err(|_| self.foreign()),
+            // A key that nobody has written.
+            404 if text.is_empty() && path.starts_with("/v1/kv/") => Ok(Value::Null),
             403 => Err(self.told(&format!("{}; set ${TOKEN}", text.trim()))),
             _ if text.is_empty() => Err(self.foreign()),
             _ => Err(self.told(text.trim())),

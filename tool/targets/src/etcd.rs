@@ -15,6 +15,7 @@ mod messages;
 mod rpc;
 mod server;
 mod target;
+pub(crate) mod who;
 
 use crate::address::{Address, any};
 use crate::login::Credentials;

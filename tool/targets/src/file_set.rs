@@ -371,8 +371,26 @@ fn refused(what: &str, path: &Path, error: &io::Error) -> SetupError {
         Errno::EXIST => "it is a link to nothing, or was made this moment; give another path",
         _ => "give another path",
     };
+    let holder = match number == Errno::AGAIN.raw_os_error() {
+        true => held_by(path),
+        false => String::new(),
+    };
     SetupError(format!(
-        "cannot {what} {}: {error}; {remedy}",
+        "cannot {what} {}: {error}; {remedy}{holder}",
         path.display()
     ))
+}
+
+/// Who has a lock of any kind on a file, for the end of a sentence; nothing if nobody is found.
+fn held_by(path: &Path) -> String {
+    let kinds = [OwnedBy::Flock, OwnedBy::Record];
+    let found = kinds.map(|kind| owners::of_files(&[path], kind));
+    let named = found.iter().flatten().map(|owner| match owner.pid {
+        0 => owner.name.clone(),
+        pid => format!("pid {pid} {}", owner.name),
+    });
+    match named.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => none,
+        named => format!(" (held by {named})"),
+    }
 }

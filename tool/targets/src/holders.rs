@@ -7,6 +7,7 @@ use crate::SetupError;
 use crate::names::BYTES;
 use crate::remote::Client;
 use crate::signs::{Process, in_brief};
+use jostle_model::who::Party;
 use std::collections::BTreeSet;
 
 /// Locks that are asked for at most: each costs the server a look.
@@ -16,84 +17,142 @@ pub(crate) const AT_MOST: usize = 64;
 const FIELD: char = '\u{1f}';
 const ROW: char = '\u{1e}';
 
-/// Sessions other than these, by name, that have an advisory lock of this range of numbers.
+/// The sessions that have or want advisory locks; `which` is a condition on pg_locks (l) and
+/// pg_stat_activity (a).
 #[cfg(feature = "services")]
-pub(crate) fn of_postgres([first, last]: [u64; 2], own: &str) -> String {
-    let (first, last) = (first as i64, last as i64);
+pub(crate) fn of_postgres(which: &str) -> String {
     format!(
         "select coalesce(string_agg(t, chr(30)), '') from (select concat_ws(chr(31), l.pid, \
-         l.mode = 'ShareLock', coalesce(a.application_name, ''), coalesce(a.usename, ''), \
-         coalesce(host(a.client_addr), ''), coalesce(a.state, ''), coalesce(extract(epoch from \
-         clock_timestamp() - case a.state when 'active' then a.query_start else a.state_change \
-         end)::bigint::text, '')) t from pg_locks l left join pg_stat_activity a on a.pid = l.pid \
-         where l.locktype = 'advisory' and l.objsubid = 1 and l.granted and l.database = (select \
-         oid from pg_database where datname = current_database()) and ((l.classid::bigint << 32) | \
-         l.objid::bigint) between {first} and {last} and a.application_name is distinct from \
-         '{own}' limit 8) s"
+         l.granted, l.mode = 'ShareLock', coalesce(a.application_name, ''), coalesce(a.usename, ''), \
+         coalesce(host(a.client_addr), ''), coalesce(a.client_port, 0), coalesce(a.state, ''), \
+         coalesce(extract(epoch from clock_timestamp() - case a.state when 'active' then \
+         a.query_start else a.state_change end)::bigint::text, ''), coalesce(extract(epoch from \
+         clock_timestamp() - (to_jsonb(l)->>'waitstart')::timestamptz) * 1000, 0)::bigint) t from \
+         pg_locks l left join pg_stat_activity a on a.pid = l.pid where l.locktype = 'advisory' and \
+         l.database = (select oid from pg_database where datname = current_database()) and {which} \
+         order by to_jsonb(l)->>'waitstart' nulls first limit 100) s"
     )
 }
 
-/// The answer to [`of_postgres`].
+/// Those of a range of numbers, by sessions with another name than this.
 #[cfg(feature = "services")]
-pub(crate) fn postgres_sessions(answer: &str) -> Vec<Process> {
-    let each = rows(answer).map(|row| {
-        let [pid, shared, application, user, host, state, age_s] = row;
-        Process {
-            pid: pid.parse().unwrap_or(0),
-            name: session(application, user, host),
-            // Another user's is not shown to everybody.
+pub(crate) fn within([first, last]: [u64; 2], own: &str) -> String {
+    let (first, last) = (first as i64, last as i64);
+    format!(
+        "l.objsubid = 1 and l.granted and ((l.classid::bigint << 32) | l.objid::bigint) between \
+         {first} and {last} and a.application_name is distinct from '{own}'"
+    )
+}
+
+/// The answer to [`of_postgres`]: those that have it, and those that wait.
+#[cfg(feature = "services")]
+pub(crate) fn postgres_sessions(answer: &str) -> [Vec<Party>; 2] {
+    let mut found = [Vec::new(), Vec::new()];
+    for row in rows(answer) {
+        let [
+            pid,
+            granted,
+            shared,
+            application,
+            user,
+            host,
+            port,
+            state,
+            age_s,
+            waited_ms,
+        ] = row;
+        let waits = granted != "t";
+        found[usize::from(waits)].push(Party {
+            session: Some(pid.to_owned()),
+            who: Some(session(application, user, host)),
+            // Another user's is not shown to everybody, and a socket of the file system has none.
+            address: match host.contains(':') {
+                true => Some(format!("[{host}]:{port}")),
+                false => Some(format!("{host}:{port}")).filter(|_| !host.is_empty()),
+            },
             state: Some(lasting(state, age_s)).filter(|text| !text.is_empty()),
-            shared: Some(shared == "t"),
-            bytes: None,
-        }
-    });
-    each.collect()
+            mode: Some(mode(shared == "t")),
+            since_ms: waited_ms.parse().ok().filter(|ms| *ms > 0 && waits),
+            ..Party::default()
+        });
+    }
+    found
+}
+
+/// As an answer names it.
+pub(crate) fn mode(is_shared: bool) -> String {
+    if is_shared { "shared" } else { "exclusive" }.to_owned()
 }
 
 /// The connections that have a lock of these names, and the one that asks.
-pub(crate) fn of_mariadb(names: &[[u8; BYTES]]) -> String {
+pub(crate) fn of_mariadb(names: &[&str]) -> String {
     let used = names.iter().map(|name| {
-        let name = String::from_utf8_lossy(name);
+        let name = name.replace('\\', "\\\\").replace('\'', "''");
         format!(" UNION SELECT IS_USED_LOCK('{name}')")
     });
     let used: String = used.collect();
     format!(
-        "SELECT GROUP_CONCAT(CONCAT_WS(CHAR(31), l.id, l.id = CONNECTION_ID(), IFNULL(p.USER, ''), \
-         IFNULL(p.HOST, ''), IFNULL(p.COMMAND, ''), IFNULL(p.TIME, '')) SEPARATOR '\u{1e}') FROM \
-         (SELECT CONNECTION_ID() AS id{used}) l LEFT JOIN information_schema.PROCESSLIST p ON \
-         p.ID = l.id WHERE l.id IS NOT NULL"
+        "{MARIADB_ROWS} FROM (SELECT CONNECTION_ID() AS id{used}) l LEFT JOIN \
+             information_schema.PROCESSLIST p ON p.ID = l.id WHERE l.id IS NOT NULL"
     )
+}
+
+/// The connections that wait for a lock of this name, by their statements.
+pub(crate) const MARIADB_WAITERS: &str = " FROM (SELECT ID AS id FROM \
+    information_schema.PROCESSLIST WHERE STATE = 'User lock') l JOIN \
+    information_schema.PROCESSLIST p ON p.ID = l.id";
+
+pub(crate) const MARIADB_ROWS: &str = "SELECT GROUP_CONCAT(CONCAT_WS(CHAR(31), l.id, l.id = \
+    CONNECTION_ID(), IFNULL(p.USER, ''), IFNULL(p.HOST, ''), IFNULL(p.COMMAND, ''), \
+    IFNULL(p.TIME, ''), IFNULL(p.INFO, '')) SEPARATOR '\u{1e}')";
+
+/// A connection with MariaDB.
+pub(crate) struct Connection {
+    /// It asked.
+    pub asks: bool,
+    /// Its statement, if it runs one.
+    pub statement: String,
+    /// Which it is.
+    pub party: Party,
+}
+
+/// The answer to [`of_mariadb`].
+pub(crate) fn mariadb_connections(answer: &str) -> Vec<Connection> {
+    let each = rows(answer).map(|[id, asks, user, host, command, age_s, statement]| {
+        let state = match command {
+            "Sleep" => "idle",
+            other => other,
+        };
+        Connection {
+            asks: asks == "1",
+            statement: statement.to_owned(),
+            party: Party {
+                session: Some(id.to_owned()),
+                who: Some(session(
+                    "",
+                    user,
+                    host.rsplit_once(':').map_or(host, |parts| parts.0),
+                )),
+                address: Some(host.to_owned()).filter(|host| host.contains(':')),
+                state: Some(lasting(state, age_s)).filter(|text| !text.is_empty()),
+                mode: Some(mode(false)),
+                ..Party::default()
+            },
+        }
+    });
+    each.collect()
 }
 
 /// The answer to [`of_mariadb`] without connections from these ports of this machine. None where
 /// the one that asks is not among them: another machine stands in between, which has ports of
 /// its own.
 pub(crate) fn mariadb_sessions(answer: &str, own: &BTreeSet<u16>) -> Option<Vec<Process>> {
-    let port = |host: &str| host.rsplit_once(':')?.1.parse::<u16>().ok();
-    let is_own = |host: &str| port(host).is_some_and(|port| own.contains(&port));
-    let mut others = Vec::new();
-    let mut is_known = false;
-    for [id, asks, user, host, command, age_s] in rows(answer) {
-        is_known |= asks == "1" && is_own(host);
-        if asks == "1" || is_own(host) {
-            continue;
-        }
-        let state = match command {
-            "Sleep" => "idle",
-            other => other,
-        };
-        others.push(Process {
-            pid: id.parse().unwrap_or(0),
-            name: session(
-                "",
-                user,
-                host.rsplit_once(':').map_or(host, |parts| parts.0),
-            ),
-            state: Some(lasting(state, age_s)).filter(|text| !text.is_empty()),
-            shared: Some(false),
-            bytes: None,
-        });
-    }
+    let port = |one: &Connection| one.party.address.as_ref()?.rsplit_once(':')?.1.parse().ok();
+    let is_own = |one: &Connection| port(one).is_some_and(|port: u16| own.contains(&port));
+    let all = mariadb_connections(answer);
+    let is_known = all.iter().any(|one| one.asks && is_own(one));
+    let others = all.into_iter().filter(|one| !one.asks && !is_own(one));
+    let others = others.map(|one| one.party.into()).collect();
     is_known.then_some(others)
 }
 
@@ -207,9 +266,11 @@ mod tests {
     #[cfg(feature = "services")]
     #[test]
     fn sessions_are_named_as_far_as_the_server_shows_them() {
-        let answer = "41\u{1f}f\u{1f}psql\u{1f}ann\u{1f}10.0.0.3\u{1f}idle in transaction\u{1f}12\u{1e}\
-                      42\u{1f}t\u{1f}\u{1f}bob\u{1f}\u{1f}\u{1f}";
-        let found = postgres_sessions(answer);
+        let answer = "41|t|f|psql|ann|10.0.0.3|5001|idle in transaction|12|0\u{1e}\
+                      42|t|t||bob||0|||0\u{1e}43|f|t||bob||0|||900";
+        let [found, waiters] = postgres_sessions(&answer.replace('|', "\u{1f}"));
+        assert_eq!(waiters[0].since_ms, Some(900));
+        let found: Vec<Process> = found.into_iter().map(Process::from).collect();
         let named = |one: &Process| (one.pid, one.name.clone(), one.state.clone(), one.shared);
         let state = Some("idle in transaction for 12 s".to_owned());
         let first = (
@@ -220,14 +281,14 @@ mod tests {
         );
         let second = (42, "a session of bob".to_owned(), None, Some(true));
         assert_eq!(found.iter().map(named).collect::<Vec<_>>(), [first, second]);
-        assert_eq!(postgres_sessions(""), []);
+        assert_eq!(postgres_sessions(""), [vec![], vec![]]);
     }
 
     #[test]
     fn connections_from_our_own_ports_are_ours_where_our_own_is_seen() {
-        let answer = "7\u{1f}1\u{1f}ann\u{1f}127.0.0.1:4001\u{1f}Query\u{1f}0\u{1e}\
-                      8\u{1f}0\u{1f}ann\u{1f}127.0.0.1:4002\u{1f}Sleep\u{1f}3\u{1e}\
-                      9\u{1f}0\u{1f}root\u{1f}localhost\u{1f}Sleep\u{1f}5";
+        let answer = "7|1|ann|127.0.0.1:4001|Query|0|SELECT\u{1e}8|0|ann|127.0.0.1:4002|Sleep|3|\u{1e}\
+                      9|0|root|localhost|Sleep|5|";
+        let answer = &answer.replace('|', "\u{1f}");
         let found = mariadb_sessions(answer, &BTreeSet::from([4001, 4002])).unwrap();
         let named = |one: &Process| (one.pid, one.name.clone(), one.state.clone());
         let state = Some("idle for 5 s".to_owned());

@@ -26,6 +26,7 @@ mod semaphore;
 mod shared_object;
 mod specimen;
 mod whereabouts;
+pub mod who;
 
 pub use file_set::WORKER;
 pub use jostle_seam::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};

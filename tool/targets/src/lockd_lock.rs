@@ -21,7 +21,7 @@ pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
 
 /// The variables with the user and password for a server, the same as jostled's own. A
 /// command line would be visible to every user, and is stored in results.
-const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
+pub(crate) const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
 
 /// What tells the ways to a jostled apart, and to what only answers like one.
 pub(crate) trait Way: std::fmt::Debug + Sync + 'static {

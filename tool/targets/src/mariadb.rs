@@ -4,6 +4,7 @@
 //! The protocol stands in `wire`, how a connection begins in `session`.
 
 mod session;
+pub(crate) mod who;
 mod wire;
 
 use crate::argument;
@@ -127,6 +128,8 @@ impl Target for Mariadb {
         let open = || session::open(&self.login).map(|(client, _)| client);
         let keys = 0..self.keys.min(holders::AT_MOST);
         let keys: Vec<_> = keys.map(|key| self.names.name(key)).collect();
+        let keys = keys.iter().filter_map(|key| str::from_utf8(key).ok());
+        let keys: Vec<&str> = keys.collect();
         signs::asked_in_time(&self.login.address, connection, open, |client| {
             let answer = session::ask(client, &holders::of_mariadb(&keys))?;
             let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);

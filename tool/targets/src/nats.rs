@@ -13,6 +13,7 @@
 //! `wire` has the sequence of requests and answers.
 
 mod frames;
+pub(crate) mod who;
 mod wire;
 
 use crate::address::Address;

@@ -4,6 +4,7 @@
 //! `wire` has the protocol, `session` the start of a connection.
 
 mod session;
+pub(crate) mod who;
 mod wire;
 
 use crate::argument;
@@ -145,10 +146,18 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
     }
 
     fn holders(&self, connection: &mut Option<Client>) -> Told {
-        let open = || session::open(&self.login).map(|opened| opened.client);
+        let open = || {
+            let mut opened = session::open(&self.login)?;
+            match opened.is_pooled()? {
+                true => Err(SetupError(who::POOLED.to_owned())),
+                false => Ok(opened.client),
+            }
+        };
         signs::asked_in_time(&self.login.address, connection, open, |client| {
-            let query = holders::of_postgres(self.names.numbers(), session::APPLICATION);
-            let found = holders::postgres_sessions(&session::ask(client, &query)?);
+            let which = holders::within(self.names.numbers(), session::APPLICATION);
+            let answer = session::ask(client, &holders::of_postgres(&which))?;
+            let [found, _] = holders::postgres_sessions(&answer);
+            let found = found.into_iter().map(Into::into).collect();
             Ok(signs::known([(
                 sign::HOLDERS,
                 Some(Sign::Processes(found)),

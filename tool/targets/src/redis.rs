@@ -373,7 +373,7 @@ fn version(login: &Login) -> Option<f64> {
 /// The variables with user and password; the password's is that of redis-cli.
 const VARIABLES: [&str; 2] = ["REDISCLI_USER", "REDISCLI_AUTH"];
 
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+pub(crate) fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
     Login::named(place, Some(TLS_SCHEME), file, VARIABLES)
 }
 

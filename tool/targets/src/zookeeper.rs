@@ -9,6 +9,7 @@
 
 mod jute;
 mod session;
+pub(crate) mod who;
 mod wire;
 
 use crate::address::{Address, Members};

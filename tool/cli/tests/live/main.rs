@@ -55,4 +55,5 @@ mod stream_hold;
 mod tasks;
 mod terminal;
 mod verdicts;
+mod who;
 mod workflows;

@@ -8,6 +8,11 @@ fn the_readme_s_sessions_are_true() {
     trycmd::TestCases::new().case("../../README.md");
 }
 
+#[test]
+fn the_sessions_of_who_are_true() {
+    trycmd::TestCases::new().case("../docs/who.md");
+}
+
 /// Results of compare.in, compared as they stand in compare.md.
 #[test]
 fn the_sessions_of_compare_are_true() {

@@ -43,6 +43,18 @@ pub(super) struct Opened {
     pub backend: Option<u32>,
 }
 
+impl Opened {
+    /// Whether another process serves the session than who answers says: a pooler stands before
+    /// the server.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(super) fn is_pooled(&mut self) -> Result<bool, SetupError> {
+        let process = ask(&mut self.client, "select pg_backend_pid()")?;
+        Ok(self.backend.is_some_and(|pid| pid.to_string() != process))
+    }
+}
+
 /// Connects and authenticates.
 ///
 /// # Errors

@@ -147,7 +147,7 @@ fn what_cannot_be_locked_is_said_with_its_remedy() {
             (
                 at("file"),
                 "cannot lock",
-                "another program holds a lock on it",
+                "or give another path (held by pid ",
             ),
             (
                 "/dev/null".into(),
