@@ -148,10 +148,13 @@ fn table(name: &str, answer: &Answer) -> String {
     }
     if !answer.deadlock.is_empty() {
         let pids: Vec<String> = answer.deadlock.iter().map(u32::to_string).collect();
+        let who = match &pids[..] {
+            [only] => format!("threads of process {only}"),
+            several => format!("processes {}", several.join(", ")),
+        };
         let said = format!(
-            "processes {} wait for each other, and nobody else can end that; none of these threads \
-             ran between the two looks",
-            pids.join(", ")
+            "{who} wait for each other, and nobody else can end that; none of these threads \
+             ran between the two looks"
         );
         say("DEADLOCK", &said);
     }
