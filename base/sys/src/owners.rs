@@ -145,6 +145,11 @@ impl Locks {
             }
         }
         all.listed = list();
+        if census::is_first_pids() {
+            // One that went to somebody else meanwhile has no two owners.
+            let listed = &all.listed;
+            all.open.retain(|(_, lock)| listed.contains(lock));
+        }
         // One that was let go meanwhile would look as if its owner could not be seen.
         all.listed
             .retain(|lock| lock.waits || before.contains(lock));

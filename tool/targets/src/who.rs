@@ -89,7 +89,7 @@ rows! {
     crate::flock::Flock: Named::No, |q| files::who(q, OwnedBy::Flock), "kill {pid}", ENDS;
     crate::ofd::Ofd: Named::No, |q| files::who(q, OwnedBy::Record), "kill {pid}", ENDS;
     crate::posix::Posix: Named::No, |q| files::who(q, OwnedBy::Record), "kill {pid}", ENDS;
-    crate::lockfile::Lockfile: Named::No, files::lockfile, "rm {path}", UNTOLD;
+    crate::lockfile::Lockfile: Named::No, files::lockfile, "rm -- {path}", UNTOLD;
     crate::sysv::Sysv: Named::Maybe, sysv::who, "ipcrm --semaphore-id {session}",
         "destroys the whole set: every process that waits for it or uses it gets an error";
     crate::lockd::Lockd: Named::Maybe, |q| resp::lockd(Address::one(q.argument, None), q),
@@ -159,8 +159,15 @@ pub fn who(spec: &Spec, name: Option<&str>, credentials: Option<&Path>) -> Told 
         credentials,
     };
     let mut answer = (row.ask)(&question)?;
+    // The numbers of /proc may be those of another namespace than this shell's.
+    let own = std::fs::read_link("/proc/self").unwrap_or_default();
+    let is_own = own.as_os_str() == &*std::process::id().to_string();
     for holder in &answer.holders {
         let command = filled(row.free, |variable| value(variable, &question, holder));
+        // Nobody can copy a control character from a terminal.
+        let is_safe = |command: &String| !command.chars().any(char::is_control);
+        let command =
+            command.filter(|command| is_safe(command) && (is_own || !command.starts_with("kill ")));
         let remedy = command.map(|command| Remedy {
             command,
             breaks: row.breaks.to_owned(),

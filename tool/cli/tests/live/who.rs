@@ -351,6 +351,11 @@ fn what_cannot_be_asked_is_said_in_a_sentence() {
             1,
             "there is no set of semaphores 123456789",
         ),
+        (
+            "who sysv 0:x".to_owned(),
+            2,
+            "`x` is no number of a semaphore",
+        ),
         (format!("who redis:{redis}"), 2, "which lock?"),
         (
             format!("who redis:{redis} {long}"),

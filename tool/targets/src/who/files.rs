@@ -7,6 +7,8 @@ use jostle_sys::census::{self, Identity};
 use jostle_sys::files::file_system;
 use jostle_sys::owners::{Key, LAST_BYTE, Locks, OwnedBy, Owner};
 use jostle_sys::waits;
+use rustix::process::geteuid;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -16,6 +18,9 @@ const REMOTE: [&str; 11] = [
     "nfs", "cifs", "smb2", "9p", "fuse", "ceph", "lustre", "gpfs", "gfs2", "ocfs2", "afs",
 ];
 
+/// Looks at a lock that seems to be nobody's while somebody waits for it.
+const LOOKS: usize = 5;
+
 /// Between what the clocks of files and of processes say of the same time.
 const SLACK: Duration = Duration::from_millis(50);
 
@@ -24,17 +29,39 @@ pub(super) fn who(question: &Question<'_>, kind: OwnedBy) -> Told {
     let cannot = |error| Refusal::Unknown(format!("cannot look at {}: {error}", path.display()));
     let key = Key::of(path).map_err(cannot)?;
     let system = file_system(path).unwrap_or_default();
-    let all = Locks::read();
-    let holders = all.owners(&key, kind).into_iter();
-    let holders = holders.map(|owner| party(&owner, kind));
-    let waiters = all.waiters(&key, kind).into_iter().map(|mut owner| {
-        if owner.pid == 0 {
+    // One that goes from hand to hand may be missed between two of the kernel's lists.
+    let looks = (0..LOOKS).map(|_| {
+        let all = Locks::read();
+        (all.owners(&key, kind), all.waiters(&key, kind))
+    });
+    let is_whole = |(owners, waiters): &(BTreeSet<Owner>, Vec<Owner>)| {
+        !owners.is_empty() || waiters.is_empty()
+    };
+    let Some((mut owners, waiters)) = looks.into_iter().find(is_whole) else {
+        let said = format!(
+            "{} is waited for, and who has it changed at each look",
+            path.display()
+        );
+        return Err(Refusal::Unknown(said));
+    };
+    let all = owners.len();
+    owners.retain(|owner| owner.pid != std::process::id());
+    let is_ours = owners.len() < all;
+    let holders = owners.into_iter().map(|owner| party(&owner, kind));
+    let unnamed = waiters.iter().filter(|owner| owner.pid == 0).count();
+    let may_name = unnamed == 1 && census::is_complete() && geteuid().is_root();
+    let waiters = waiters.into_iter().map(|mut owner| {
+        if owner.pid == 0 && may_name {
             owner.pid = waits::for_open_file(&key).unwrap_or(0);
             owner.name = Identity::of(owner.pid).unwrap_or_default().name;
         }
         party(&owner, kind)
     });
     let mut answer = Answer::of(holders.collect(), waiters.collect());
+    if is_ours {
+        let note = "jostle itself has inherited that open file, and is left out";
+        answer.notes.push(note.to_owned());
+    }
     let is_remote = REMOTE.contains(&&*system);
     if is_remote {
         let note = format!("the file is on {system}: locks of other machines are not listed here");
@@ -69,21 +96,24 @@ pub(super) fn party(owner: &Owner, kind: OwnedBy) -> Party {
         mode: Some(mode(owner.is_shared)),
         bytes: bytes.filter(|bytes| *bytes != [0, LAST_BYTE]),
         state: pid.and_then(started),
+        // The taker's number may be another process's by now.
         note: match (owner.taker, pid) {
-            (Some(taker), Some(_)) => Some(format!(
-                "has the open file with which {} took it",
-                named(taker)
-            )),
-            (Some(taker), None) => Some(format!(
-                "{} took it; who has that open file now may not be seen (root sees it)",
-                named(taker)
-            )),
-            (None, None) => {
-                Some("who has that open file may not be seen (root sees it)".to_owned())
+            (Some(taker), Some(_)) => {
+                Some(format!("has the open file with which pid {taker} took it"))
             }
+            (Some(taker), None) => Some(format!("pid {taker} took it; {}", unseen())),
+            (None, None) => Some(unseen().to_owned()),
             (None, Some(_)) => None,
         },
         ..Party::default()
+    }
+}
+
+/// Why nobody is named.
+fn unseen() -> &'static str {
+    match geteuid().is_root() {
+        true => "which process has that open file is not shown by any descriptor",
+        false => "who has that open file may not be seen (root sees more)",
     }
 }
 
@@ -140,6 +170,18 @@ pub(super) fn lockfile(question: &Question<'_>) -> Told {
     Ok(answer.noting("who waits for a lock file cannot be known: waiters try again and again"))
 }
 
+/// Whether a process of another PID namespace has this number in it.
+fn is_elsewhere(pid: u32) -> bool {
+    let pid = pid.to_string();
+    census::processes().into_iter().any(|other| {
+        let status = std::fs::read_to_string(format!("/proc/{other}/status"));
+        let status = status.unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let inner = numbers.unwrap_or_default().split_whitespace().skip(1);
+        inner.last() == Some(&*pid)
+    })
+}
+
 /// Whether this process can have written the file.
 fn owner(pid: u32, age: Option<Duration>, user: u32, path: &Path) -> (Option<u32>, String) {
     let no = |said: &str| (None, format!("the file names pid {pid}, {said}"));
@@ -148,6 +190,9 @@ fn owner(pid: u32, age: Option<Duration>, user: u32, path: &Path) -> (Option<u32
         return no(&format!(
             "and is on {system}: it may be a process of another machine"
         ));
+    }
+    if is_elsewhere(pid) {
+        return no("which a process of another PID namespace has there, too");
     }
     let (Some(lives), Ok(process)) = (
         census::age(pid),

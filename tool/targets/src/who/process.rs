@@ -51,6 +51,10 @@ struct Shown {
 pub fn process(pid: u32, memory: bool) -> Told {
     let none = || Refusal::Unknown(format!("there is no process {pid} here"));
     Identity::of(pid).ok_or_else(none)?;
+    if !census::processes().contains(&pid) {
+        let said = format!("{pid} is a thread, and no process; ps -L -p {pid} has its process");
+        return Err(Refusal::Usage(said));
+    }
     let first = explore(pid, memory);
     std::thread::sleep(BETWEEN);
     let mut shown = explore(pid, memory);
@@ -275,10 +279,12 @@ impl Machine {
             Some(Blocked::Flock(descriptor)) => {
                 wait.on = Some(link(descriptor));
                 self.file_lock(wait, OwnedBy::Flock, Some(descriptor));
+                node.is_endless = sees_all();
             }
             Some(Blocked::Record(descriptor)) => {
                 wait.on = Some(link(descriptor));
                 self.file_lock(wait, OwnedBy::Record, Some(descriptor));
+                node.is_endless = sees_all();
             }
             // A list for everybody has the process, and not the thread.
             None if look.tid == look.pid => {
@@ -290,6 +296,7 @@ impl Machine {
                 if wait.kind.is_empty() {
                     return None;
                 }
+                node.is_endless = false;
             }
             None => return None,
             Some(Blocked::Reads(descriptor)) => {
@@ -335,7 +342,7 @@ impl Machine {
                 }
                 if let Some((pid, tid)) = self
                     .memory
-                    .then(|| mutex(look.pid, address, operation, expected))
+                    .then(|| mutex(look.pid, address, operation, expected, is_private))
                     .flatten()
                 {
                     wait.owners = vec![process_party(pid)];
@@ -358,17 +365,24 @@ impl Machine {
             let is_own = one.pid == wait.pid || one.pid == 0 && key.is_some();
             one.kind == kind && is_own && key.as_ref().is_none_or(|key| *key == one.key)
         };
-        let Some(waiting) = self.locks.waiting().find(is_it) else {
-            if descriptor.is_some() {
-                wait.kind = word(kind).to_owned();
-            }
+        let waiting: Vec<Waiting> = self.locks.waiting().filter(is_it).collect();
+        if descriptor.is_some() || !waiting.is_empty() {
+            wait.kind = word(kind).to_owned();
+        }
+        let Some(first) = waiting.first() else {
             return;
         };
-        wait.kind = word(kind).to_owned();
-        let owners = self.locks.in_the_way(&waiting);
-        let owners = owners
-            .iter()
-            .filter(|owner| owner.pid != wait.pid || kind == OwnedBy::Flock);
+        let same = |one: &Waiting| (one.bytes, one.is_shared) == (first.bytes, first.is_shared);
+        if !waiting.iter().all(same) {
+            let note =
+                "several wait there for different locks; the kernel does not say which is whose";
+            wait.note = Some(note.to_owned());
+            return;
+        }
+        // A lock of an open file may stand in the way of the same process; its own never does.
+        let is_own = |pid: u32| pid == wait.pid && kind == OwnedBy::Record && first.pid != 0;
+        let owners = self.locks.in_the_way(first);
+        let owners = owners.iter().filter(|owner| !is_own(owner.pid));
         wait.owners = owners.map(|owner| files::party(owner, kind)).collect();
     }
 
@@ -424,7 +438,7 @@ impl Machine {
             wait.kind = "pipe".to_owned();
             wait.owners = have(link, &|one| if reads { one.writes } else { one.reads });
             // One whose descriptors may not be seen could have the other end.
-            return census::is_complete() && rustix::process::geteuid().is_root();
+            return sees_all();
         }
         let Some(inode) = inode("socket") else {
             wait.kind = if reads { "read" } else { "write" }.to_owned();
@@ -452,6 +466,11 @@ impl Machine {
         }
         false
     }
+}
+
+/// Whether nobody's descriptors are hidden: an open file that was inherited has other owners.
+fn sees_all() -> bool {
+    census::is_complete() && rustix::process::geteuid().is_root()
 }
 
 fn word(kind: OwnedBy) -> &'static str {
@@ -496,7 +515,13 @@ fn others(
 /// The process and thread that own a mutex of the C library (glibc's `struct __pthread_mutex_s`:
 /// word, count, owner, users, kind, spins), by what stands in memory. None for anything else that waits
 /// for a word.
-fn mutex(pid: u32, address: u64, operation: u32, expected: u32) -> Option<Thread> {
+fn mutex(
+    pid: u32,
+    address: u64,
+    operation: u32,
+    expected: u32,
+    is_private: bool,
+) -> Option<Thread> {
     const TID: u32 = 0x3fff_ffff;
     const WAITED_FOR: u32 = 0x8000_0000;
     // Parts of the kind; two bits are for elision.
@@ -509,8 +534,15 @@ fn mutex(pid: u32, address: u64, operation: u32, expected: u32) -> Option<Thread
         let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
         let of = text.lines().find_map(|line| line.strip_prefix("Tgid:\t"))?;
         let is_over = text.contains("\nState:\tZ") || text.contains("\nState:\tX");
-        Some((of.parse::<u32>().ok()?, tid)).filter(|_| tid != 0 && !is_over)
+        let of = of.parse::<u32>().ok()?;
+        // A child that was forked has a copy of its parent's mutex: nobody can open that.
+        Some((of, tid)).filter(|_| tid != 0 && !is_over && (of == pid || !is_private))
     };
+    // Memory has the numbers of the namespace that wrote it.
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
+    if namespace(&pid.to_string()) != namespace("self") {
+        return None;
+    }
     let [word, count, owner, users, kind, _] = waits::words::<6>(pid, address)?;
     if LOCK_PI.contains(&operation) {
         // The kernel itself keeps it, and checks it.

@@ -141,8 +141,13 @@ pub(super) fn redisson(question: &Question<'_>) -> Told {
         }
     }
     let all = fields(&client.value(&[b"HGETALL", question.name.as_bytes()])?);
-    let is_read = all.get("mode").and_then(Value::as_text) == Some("read");
+    let mode = all.get("mode").and_then(Value::as_text);
+    let is_read = mode == Some("read");
     let owners = all.keys().filter_map(|field| field.split_once(':'));
+    if owners.clone().next().is_none() {
+        let said = format!("{} is a hash, and no lock of Redisson", question.name);
+        return Err(Refusal::Unknown(said));
+    }
     let holders = owners.map(|(client, thread)| Party {
         who: Some(format!(
             "client {client} thread {}",
@@ -153,7 +158,8 @@ pub(super) fn redisson(question: &Question<'_>) -> Told {
         ..Party::default()
     });
     let answer = Answer::of(holders.collect(), Vec::new());
-    let channel = format!("redisson_lock__channel:{{{}}}", question.name);
+    let kind = mode.map_or("redisson_lock__channel", |_| "redisson_rwlock");
+    let channel = format!("{kind}:{{{}}}", question.name);
     let waiting = list(client.value(&[b"PUBSUB", b"NUMSUB", channel.as_bytes()])?);
     let waiting = waiting.get(1).and_then(Value::as_integer).unwrap_or(0);
     Ok(answer.noting(format!(

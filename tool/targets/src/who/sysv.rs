@@ -10,7 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) fn who(question: &Question<'_>) -> Told {
     let sets = sysv::sets();
     let (set, number) = match question.name.split_once(':') {
-        Some((set, number)) => (set, number.parse().ok()),
+        Some((set, number)) => match number.parse::<u16>() {
+            Ok(number) => (set, Some(number)),
+            Err(_) => {
+                let said = format!("`{number}` is no number of a semaphore; write ID:0");
+                return Err(Refusal::Usage(said));
+            }
+        },
         None => (question.name, None),
     };
     let is_wanted = |found: &&sysv::Listed| match set.strip_prefix("0x") {
@@ -30,8 +36,14 @@ pub(super) fn who(question: &Question<'_>) -> Told {
     }
     let (mut holders, mut waiters) = (Vec::new(), Vec::new());
     for found in wanted {
+        if let Some(number) = number.filter(|number| *number >= found.count) {
+            return Err(Refusal::Unknown(format!(
+                "set {} has {} semaphores, and none of number {number}",
+                found.id, found.count
+            )));
+        }
         for semaphore in 0..found.count {
-            if number.is_some_and(|number: u16| number != semaphore) {
+            if number.is_some_and(|number| number != semaphore) {
                 continue;
             }
             let Some(state) = sysv::state(found.id, semaphore) else {
@@ -59,9 +71,9 @@ pub(super) fn who(question: &Question<'_>) -> Told {
     Ok(Answer::of(holders, waiters))
 }
 
-/// Of a semaphore that nobody can take now.
+/// Of a semaphore that somebody cannot take now.
 fn holder(set: &sysv::Listed, semaphore: u16, state: sysv::SemaphoreState) -> Option<Party> {
-    if state.value > 0 {
+    if state.value > 0 && state.waiting == 0 {
         return None;
     }
     let last = match (state.last_pid, Identity::of(state.last_pid)) {
@@ -78,8 +90,8 @@ fn holder(set: &sysv::Listed, semaphore: u16, state: sysv::SemaphoreState) -> Op
         on: Some(format!("semaphore {semaphore} of set {}", set.id)),
         since_ms: since.map(|since| since.as_millis() as u64),
         note: Some(format!(
-            "the kernel keeps no owner; {last}; {} wait",
-            state.waiting
+            "the kernel keeps no owner; its value is {}; {last}; {} wait",
+            state.value, state.waiting
         )),
         ..Party::default()
     })
