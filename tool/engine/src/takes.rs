@@ -71,16 +71,14 @@ fn of_plan(plan: &Plan) -> Nanos {
 
 /// One experiment, as the schedule will fit it into its budget.
 fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> Nanos {
-    if plan.find.is_some() {
-        // Where the limit lies is not known; it is ended by its budget.
-        return plan
-            .budget
-            .unwrap_or(defaults::options(plan.workload).budget());
-    }
     let mut plan = plan.clone();
     plan.targets.append(&mut plan.optional);
     plan.fill_from(defaults::swept(plan.workload));
     plan.fill_from(defaults::options(plan.workload));
+    if plan.find.is_some() {
+        // Where the limit lies is not known; it is ended by its budget.
+        return plan.budget();
+    }
     if plan.targets.is_empty() {
         let usual = defaults::targets(plan.workload).iter();
         plan.targets = usual.map(|name| (*name).to_owned()).collect();
