@@ -50,8 +50,8 @@ pub struct Owner {
     pub bytes: [u64; 2],
 }
 
-/// The end of every file: what JSON readers keep of the largest offset.
-pub const LAST_BYTE: u64 = i64::MAX as u64 >> 11;
+/// The end of every file: the largest offset.
+pub const LAST_BYTE: u64 = i64::MAX as u64;
 
 /// Who has a lock of this kind on one of these files.
 pub fn of_files(paths: &[&Path], kind: OwnedBy) -> Vec<Owner> {
@@ -256,7 +256,7 @@ impl Listed {
                 inode: inode.parse().ok()?,
             },
             is_shared,
-            bytes: [first, last].map(|byte: u64| byte.min(LAST_BYTE)),
+            bytes: [first, last],
         })
     }
 
