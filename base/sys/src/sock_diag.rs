@@ -295,7 +295,7 @@ impl SockDiag {
         bytes[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
         bytes[24..28].copy_from_slice(&inode.to_ne_bytes());
         bytes[28..32].copy_from_slice(&SHOW_PEER.to_ne_bytes());
-        // Of any cookie.
+        // INET_DIAG_NOCOOKIE: sockets with any cookie.
         bytes[32..40].copy_from_slice(&u64::MAX.to_ne_bytes());
         self.ask(&bytes)?;
         let read = rustix::net::recv(&self.fd, self.answer.as_mut_slice(), RecvFlags::empty())?;

@@ -144,9 +144,9 @@ pub fn exists(key: i32) -> bool {
 /// A set of this IPC namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Which names it for semget(2); 0 if nothing does.
+    /// Its key for semget(2); 0 for a private set.
     pub key: i32,
-    /// Which names it for the other calls.
+    /// Its number for semop(2) and semctl(2).
     pub id: i32,
     /// Semaphores in it.
     pub count: u16,
@@ -168,7 +168,7 @@ pub fn sets() -> Vec<Listed> {
     text.lines().skip(1).filter_map(read).collect()
 }
 
-/// What the kernel keeps of a semaphore.
+/// The state of one semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SemaphoreState {
     /// Its value.

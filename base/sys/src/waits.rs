@@ -1,4 +1,4 @@
-//! What threads wait for, by /proc: nothing is stopped, and nobody is attached to.
+//! The waits of threads, from /proc: no process is stopped or traced.
 //!
 //! The call in which a thread sleeps and its arguments (/proc/PID/task/TID/syscall) are shown to
 //! whoever may trace the process (ptrace(2), "Ptrace access mode checking").
@@ -18,11 +18,11 @@ pub struct Look {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// Whether it sleeps.
+    /// It sleeps.
     pub sleeps: bool,
     /// How often it was taken from a CPU.
     pub switches: u64,
-    /// What it waits for; None where that may not be seen.
+    /// The call that it sleeps in; None without the right to see it.
     pub call: Option<Blocked>,
 }
 
@@ -39,13 +39,13 @@ pub enum Blocked {
     Writes(u32),
     /// futex(2).
     Futex {
-        /// Of the word.
+        /// The address of its word.
         address: u64,
         /// Without flags.
         operation: u32,
         /// Only threads of this process share it.
         is_private: bool,
-        /// What the word had.
+        /// The value with which the thread began to wait.
         expected: u32,
         /// It ends by itself.
         is_timed: bool,

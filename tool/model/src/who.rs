@@ -25,7 +25,7 @@ pub struct Party {
     pub who: Option<String>,
     /// Its process on this machine.
     pub pid: Option<u32>,
-    /// What the server calls it: the number of a session, a lease.
+    /// The number of its session or lease at the server.
     pub session: Option<String>,
     /// Where it comes from.
     pub address: Option<String>,
@@ -41,9 +41,9 @@ pub struct Party {
     pub since_ms: Option<u64>,
     /// How long its lease lasts unless it is renewed.
     pub left_ms: Option<u64>,
-    /// What it does, and since when.
+    /// Its activity, and since when.
     pub state: Option<String>,
-    /// What else is known, such as what is no proof of who it is.
+    /// Anything else known, such as signs that prove nothing.
     pub note: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl From<Party> for Process {
     }
 }
 
-/// What a thread waits for.
+/// The wait of one thread.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {

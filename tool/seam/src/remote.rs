@@ -13,7 +13,6 @@ use crate::wire::{Answer, Asking, Decoded, Reply, Wire, wrong_kind};
 use crate::{
     BatchKind, CallError, Calls, Dialled, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait,
 };
-use jostle_resp::value::{Value, ValueLimits};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
@@ -317,26 +316,6 @@ impl Client {
                 String::from_utf8_lossy(words[0])
             ))
         })
-    }
-
-    /// The whole answer to a command, when no run is on.
-    ///
-    /// # Errors
-    /// In words for the user.
-    pub fn value(&mut self, words: &[&[u8]]) -> Result<Value, SetupError> {
-        let word = String::from_utf8_lossy(words[0]);
-        let told = |said: &str| SetupError(format!("the server's answer to {word}: {said}"));
-        let decode = |input: &[u8]| Value::decode(input, ValueLimits::default());
-        jostle_resp::request::encode(&mut self.request, words);
-        let answer = self.asked("ask", |input, call| {
-            let whole = decode(input).map_err(|_| wrong_kind(call))?;
-            Ok(whole.map(|(_, length)| (Reply::Text(&input[..length]), length)))
-        });
-        match decode(&answer.map_err(|said| told(&said))?.unwrap_or_default()) {
-            Ok(Some((Value::Error(said), _))) => Err(told(&said)),
-            Ok(Some((value, _))) => Ok(value),
-            _ => Err(told("it is none")),
-        }
     }
 
     /// As [`Client::ask`]; None where the answer is no string.

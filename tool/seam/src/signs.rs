@@ -4,7 +4,9 @@
 use crate::SetupError;
 use crate::address::Address;
 use crate::remote::{ANSWER_PATIENCE, Client};
+use crate::wire::{Reply, wrong_kind};
 pub use jostle_model::record::{Process, Sign, Signs, sign};
+use jostle_resp::value::{Value, ValueLimits};
 use jostle_sys::clock::monotonic;
 use std::time::{Duration, Instant};
 
@@ -85,6 +87,28 @@ pub fn asked_in_time(
                     false => NoSigns::Silent(said),
                 });
             }
+        }
+    }
+}
+
+impl Client {
+    /// The whole answer to a command, when no run is on.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn value(&mut self, words: &[&[u8]]) -> Result<Value, SetupError> {
+        let word = String::from_utf8_lossy(words[0]);
+        let told = |said: &str| SetupError(format!("the server's answer to {word}: {said}"));
+        let decode = |input: &[u8]| Value::decode(input, ValueLimits::default());
+        jostle_resp::request::encode(&mut self.request, words);
+        let answer = self.asked("ask", |input, call| {
+            let whole = decode(input).map_err(|_| wrong_kind(call))?;
+            Ok(whole.map(|(_, length)| (Reply::Text(&input[..length]), length)))
+        });
+        match decode(&answer.map_err(|said| told(&said))?.unwrap_or_default()) {
+            Ok(Some((Value::Error(said), _))) => Err(told(&said)),
+            Ok(Some((value, _))) => Ok(value),
+            _ => Err(told("it is none")),
         }
     }
 }

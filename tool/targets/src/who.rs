@@ -35,7 +35,7 @@ impl From<SetupError> for Refusal {
 /// An answer, or why there is none.
 pub type Told = Result<Answer, Refusal>;
 
-/// What is asked.
+/// The question.
 pub(crate) struct Question<'a> {
     /// What follows the target's colon.
     pub argument: &'a str,
@@ -52,7 +52,7 @@ enum Named {
     No,
     /// Without a name all are told.
     Maybe,
-    /// What it looks like, and its greatest number of bytes.
+    /// Its form, and its greatest number of bytes.
     As(&'static str, usize),
 }
 

@@ -12,8 +12,8 @@ use crate::table::Time;
 
 /// Replies gathered before they are sent although more commands are there.
 const OUT_BATCH: usize = 256 * 1024;
-/// What an error weighs, in bytes of plain commands, some sixteen of them: its text is put
-/// together for it, and may be many times as long as the request.
+/// The weight of an error, in bytes of input: as much as some sixteen plain commands. Its text is
+/// formatted each time, and may be many times as long as the request.
 const ERROR: usize = 256;
 
 impl Server {

@@ -226,3 +226,28 @@ fn all_that_are_ready_together_get_their_replies_in_order() {
     }
     assert_eq!(daemon.info("holds"), 100);
 }
+
+/// 4,681 unknown commands, as many as one read brings, once were one turn of 12 ms.
+#[test]
+fn a_flood_of_errors_is_executed_in_small_parts() {
+    let daemon = Daemon::start(&[]);
+    let (mut hostile, mut honest) = (daemon.client(), daemon.client());
+    let before = honest.info("total_commands_processed");
+    let flood = "NONSENSE\r\n".repeat(3000);
+    let mut executed = 0;
+    at_once(&daemon, || {
+        hostile.stream.write_all(flood.as_bytes()).unwrap();
+        honest.send("INFO");
+    });
+    let reply = honest.read();
+    for line in reply.as_text().unwrap().lines() {
+        if let Some(count) = line.strip_prefix("total_commands_processed:") {
+            executed = count.parse::<u64>().unwrap() - before;
+        }
+    }
+    assert!(
+        (1..1000).contains(&executed),
+        "{executed} before the other client"
+    );
+    (0..3000).for_each(|_| assert_eq!(short(&hostile.read()), "ERR"));
+}

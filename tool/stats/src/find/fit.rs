@@ -14,11 +14,11 @@ const NOISE: f64 = 0.05;
 /// A step far beyond it meets nevertheless.
 const LUCK: f64 = 0.01;
 
-/// Of ln r: from a server that answers alike at each step to one whose steps differ by a
+/// Spreads in ln r: from a server that answers alike at each step to one whose steps differ by a
 /// tenth.
 const SPREADS: [f64; 4] = [0.01, 0.02, 0.04, 0.08];
 
-/// Of the grid of limits, in ln r.
+/// The step of the grid of limits, in ln r.
 const CELL: f64 = 0.004;
 
 /// Where the limit lies.

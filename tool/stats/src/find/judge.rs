@@ -18,7 +18,7 @@ use jostle_model::record::{LimitedBy, Run};
 const BEYOND: f64 = 30.0;
 const BEYOND_BASE: f64 = 10.0;
 
-/// Of any step: a percentile of few says nothing of a load.
+/// The least number for any step: a percentile of fewer says nothing about a load.
 const LEAST_REQUESTS: u64 = 1_000;
 
 /// A shorter window is decided by where it falls.

@@ -34,7 +34,7 @@ const VOIDS: usize = 3;
 const ROUNDS: usize = 3;
 const LOWER: f64 = 0.95;
 
-/// What is searched.
+/// The range of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The least load, with which the ladder begins.
@@ -45,7 +45,7 @@ pub struct Search {
     pub around: u32,
 }
 
-/// What a step is for.
+/// The purpose of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The load doubles.
@@ -81,7 +81,7 @@ pub enum Limit {
     Slots,
 }
 
-/// What a step showed.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The objective was met.
@@ -97,11 +97,11 @@ pub enum Outcome {
 pub struct Step {
     /// Requests offered a second.
     pub rate: u64,
-    /// What it showed.
+    /// Its result.
     pub outcome: Outcome,
 }
 
-/// What follows the steps so far.
+/// The next action after the steps so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// Another step at this load.
@@ -110,7 +110,7 @@ pub enum Next {
     Done(Conclusion),
 }
 
-/// What was found. Loads are requests a second.
+/// The result of a search. Loads are requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Conclusion {
     /// The objective is met up to this load (95 %), and was at `confirmed`: in `met` of `of`
@@ -180,7 +180,7 @@ impl Conclusion {
     }
 }
 
-/// What the steps so far come to.
+/// The state of a search after some steps.
 #[derive(Debug)]
 struct State {
     search: Search,
@@ -460,7 +460,7 @@ fn votes(looks: impl Iterator<Item = (u64, bool)>, rate: u64) -> std::cmp::Order
         .cmp(&0)
 }
 
-/// What each step was for, what follows them, and what is known.
+/// The purpose of each step, the next action, and the result so far.
 pub fn follow(
     search: Search,
     steps: impl IntoIterator<Item = Step>,
@@ -492,9 +492,9 @@ pub struct Searched<'a> {
     pub workers: u64,
     /// The steps, in their order.
     pub steps: Vec<(&'a Run, Role, Outcome)>,
-    /// What follows.
+    /// The next action.
     pub next: Next,
-    /// What is known.
+    /// The result so far.
     pub found: Conclusion,
 }
 

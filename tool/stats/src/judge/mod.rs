@@ -177,7 +177,7 @@ fn unseen(window: &Window<'_>) -> Option<State> {
     None
 }
 
-/// What the first rule says that holds. `is_held`: whether the generator, and the server, are held
+/// The limit by the first rule that holds. `is_held`: whether the generator, and the server, are held
 /// to one CPU over the whole run.
 fn state(window: &Window<'_>, is_held: [bool; 2]) -> State {
     let [generator, server] = rules::busiest(window);

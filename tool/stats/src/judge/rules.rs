@@ -15,7 +15,7 @@ use super::{
 pub struct Rule {
     /// Its name, in tests and docs.
     pub name: &'static str,
-    /// What shows the same first sign, and how it is told apart.
+    /// Causes with the same first sign, and how they are told apart.
     pub rivals: &'static str,
     of: fn(&Seen<'_, '_>) -> Option<State>,
 }

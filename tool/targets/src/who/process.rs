@@ -91,14 +91,15 @@ fn answer(pid: u32, shown: &Shown, moved: usize, memory: bool) -> Answer {
     };
     if shown.unseen > 0 {
         answer.notes.push(format!(
-            "the calls of {} threads may not be seen (it takes the right to trace them: their user, or \
-             root); waits for file locks are in the kernel's list all the same",
-            shown.unseen
+            "the calls of {} may not be seen (only root, or a user who may trace them, sees them); \
+             waits for file locks are in the kernel's list all the same",
+            threads(shown.unseen)
         ));
     }
     if moved > 0 {
         answer.notes.push(format!(
-            "{moved} threads waited at one of the two looks only, and are left out"
+            "left out: {}, waiting at one of the two looks only",
+            threads(moved)
         ));
     }
     if !memory && waits.iter().any(|node| node.wait.kind == "futex") {
@@ -106,6 +107,13 @@ fn answer(pid: u32, shown: &Shown, moved: usize, memory: bool) -> Answer {
         answer.notes.push(note.to_owned());
     }
     answer
+}
+
+fn threads(count: usize) -> String {
+    match count {
+        1 => "1 thread".to_owned(),
+        many => format!("{many} threads"),
+    }
 }
 
 impl Node {

@@ -161,7 +161,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// Of 50 connections: requests unread at the server, answers unread at the generator.
+/// Sets, for 50 connections, requests unread at the server, answers unread at the generator.
 fn lay(run: &mut Watched, requests: f64, answers: f64) {
     let traffic = traffic(run);
     traffic.server_unread = Some(vec![requests; LOOKS]);
