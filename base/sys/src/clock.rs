@@ -173,6 +173,19 @@ pub fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// `CLOCK_MONOTONIC` and `CLOCK_MONOTONIC_RAW` at one moment, in nanoseconds: of a few tries the one
+/// with the closest bracket.
+pub fn monotonic_and_raw() -> [u64; 2] {
+    let tries = (0..5).map(|_| {
+        let before = monotonic();
+        let raw = clock_gettime(ClockId::MonotonicRaw);
+        let raw = raw.tv_sec as u64 * 1_000_000_000 + raw.tv_nsec as u64;
+        let took = monotonic().saturating_sub(before);
+        (took, [before + took / 2, raw])
+    });
+    tries.min().unwrap_or_default().1
+}
+
 /// Both clocks at one moment: of many tries the one with the closest bracket.
 fn pair() -> (u64, u64) {
     (0..50)

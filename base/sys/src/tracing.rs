@@ -1,5 +1,5 @@
 //! Who traces or samples this machine: programs with performance events or attached eBPF
-//! programs, by their descriptors, and what is switched on in tracefs.
+//! programs, or that get all packets, by their descriptors, and what is switched on in tracefs.
 //!
 //! Root alone sees other users' descriptors, and tracefs, which is never mounted from here. An
 //! eBPF program that is pinned to a file has no descriptor, and is not seen.
@@ -14,9 +14,51 @@ use std::time::{Duration, Instant};
 /// attached to events or functions of the kernel, and whether all descriptors of the machine
 /// were looked at. A look takes 2 us for each descriptor, and at most `patience`.
 pub fn programs(patience: Duration) -> (Vec<u32>, bool) {
+    those_that(traces, patience)
+}
+
+/// Those with one of these sockets, by inode, as [`programs`].
+pub fn owners(sockets: &[u64], patience: Duration) -> (Vec<u32>, bool) {
+    let links: Vec<String> = sockets
+        .iter()
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let owns = |pid| {
+        let mut entries = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+        Ok(entries.any(|entry| {
+            let link = fs::read_link(entry.path()).unwrap_or_default();
+            links
+                .iter()
+                .any(|socket| link.as_os_str() == socket.as_str())
+        }))
+    };
+    those_that(owns, patience)
+}
+
+/// The inodes of the sockets that get every packet of this process's network namespace
+/// (packet(7) with ETH_P_ALL), each of which costs whoever sends and receives.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn captures() -> io::Result<Vec<u64>> {
+    fs::read_to_string("/proc/self/net/packet").map(|text| captures_in(&text))
+}
+
+fn captures_in(text: &str) -> Vec<u64> {
+    let inode = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let ["0003", _, "1", _, _, inode] = words.get(3..)? else {
+            return None;
+        };
+        inode.parse().ok()
+    };
+    text.lines().filter_map(inode).collect()
+}
+
+fn those_that(is_one: impl Fn(u32) -> io::Result<bool>, patience: Duration) -> (Vec<u32>, bool) {
     let until = Instant::now() + patience;
     let mut is_complete = census::is_complete();
-    let traces = |pid: &u32| match traces(*pid) {
+    let traces = |pid: &u32| match is_one(*pid) {
         _ if Instant::now() > until => Err(()),
         // It has ended.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -114,6 +156,22 @@ mod tests {
         ] {
             assert_eq!(is_tracing(&format!("pos:\t0\n{text}")), is, "{text}");
         }
+    }
+
+    #[test]
+    fn sockets_that_get_every_packet_are_told_from_those_of_one_protocol() {
+        let text = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n\
+                    0000000000000000 3      3    0003   1     1 0      0      90210\n\
+                    0000000000000000 3      3    0003   0     0 0      0      90211\n\
+                    0000000000000000 3      2    0800   2     1 0      0      90212\n";
+        assert_eq!(captures_in(text), [90_210]);
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&socket);
+        let link = fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap();
+        let link = link.to_string_lossy().into_owned();
+        let inode = link.trim_start_matches("socket:[").trim_end_matches(']');
+        let (found, _) = owners(&[inode.parse().unwrap()], Duration::from_secs(60));
+        assert!(found.contains(&std::process::id()));
     }
 
     #[test]

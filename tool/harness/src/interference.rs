@@ -1,4 +1,5 @@
-//! What may slow our own threads without using CPU time of its own: interrupts and tracers.
+//! What may slow our own threads without using CPU time of its own, interrupts and tracers, or
+//! distort their times, a clock that is slewed.
 //!
 //! Interrupts are counted between readings: at the edges of the window, and around the passes of
 //! the anchor, while no worker works. Tracers are looked for outside of the window alone, since
@@ -69,7 +70,12 @@ pub struct Outside {
     interrupts: Option<Interrupts>,
     tracers: Vec<Look>,
     traced: Vec<Look>,
+    captures: Vec<Look>,
+    clocks: Vec<Clocks>,
 }
+
+/// CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW at a moment, in nanoseconds.
+type Clocks = [u64; 2];
 
 /// Names, and whether these are all.
 type Look = (Vec<String>, bool);
@@ -87,15 +93,16 @@ impl Outside {
                 None => new,
             });
         }
-        let (pids, is_complete) = tracing::programs(PATIENCE);
-        let names = pids.into_iter().filter_map(|pid| {
-            let name = Identity::of(pid)?.name;
-            Some(format!("{name} ({pid})"))
-        });
-        self.tracers.push((names.collect(), is_complete));
+        self.tracers.push(named(tracing::programs(PATIENCE)));
         let on = tracing::switched_on();
         let is_complete = on.is_ok();
         self.traced.push((on.unwrap_or_default(), is_complete));
+        self.captures.push(match tracing::captures() {
+            Err(_) => (Vec::new(), false),
+            Ok(sockets) if sockets.is_empty() => (Vec::new(), true),
+            Ok(sockets) => named(tracing::owners(&sockets, PATIENCE)),
+        });
+        self.clocks.push(clock::monotonic_and_raw());
     }
 
     /// The passes of the anchor on each side, and all else, to which the window's interrupts
@@ -106,9 +113,26 @@ impl Outside {
             anchor: self.interrupts,
             tracers: told(self.tracers),
             traced: told(self.traced),
+            captures: told(self.captures),
+            clock_rate: rate(&self.clocks),
         };
         (self.passes, interference)
     }
+}
+
+fn named((pids, is_complete): (Vec<u32>, bool)) -> Look {
+    let names = pids.into_iter().filter_map(|pid| {
+        let name = Identity::of(pid)?.name;
+        Some(format!("{name} ({pid})"))
+    });
+    (names.collect(), is_complete)
+}
+
+/// How far the first clock went by the second.
+fn rate(clocks: &[Clocks]) -> Option<f64> {
+    let (first, last) = (clocks.first()?, clocks.last()?);
+    let passed = |nth: usize| last[nth].saturating_sub(first[nth]) as f64;
+    (passed(1) > 0.0).then(|| passed(0) / passed(1))
 }
 
 /// None where nothing was found and not all was seen.
@@ -149,17 +173,24 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_runs_a_tenth_too_fast_is_seen() {
+        let slewed = [[5_000, 70], [6_100, 1_070]];
+        assert_eq!(rate(&slewed), Some(1.1));
+        assert_eq!((rate(&slewed[..1]), rate(&[])), (None, None));
+    }
+
+    #[test]
     fn what_could_not_be_looked_at_is_absent_unless_something_was_found() {
         let look = |name: &str, is_complete| {
             let names = name.split_terminator(' ').map(str::to_owned);
             (names.collect(), is_complete)
         };
-        let named = |looks: [Look; 2]| told(looks.into()).map(|names| names.join(" "));
-        assert_eq!(named([look("", true), look("", true)]), Some(String::new()));
-        assert_eq!(named([look("", true), look("", false)]), None);
+        let names = |looks: [Look; 2]| told(looks.into()).map(|names| names.join(" "));
+        assert_eq!(names([look("", true), look("", true)]), Some(String::new()));
+        assert_eq!(names([look("", true), look("", false)]), None);
         let perf = || look("perf", false);
-        assert_eq!(named([perf(), perf()]).as_deref(), Some("perf"));
+        assert_eq!(names([perf(), perf()]).as_deref(), Some("perf"));
         let many = look("a b c d", true);
-        assert_eq!(named([many, perf()]).as_deref(), Some("a b c"));
+        assert_eq!(names([many, perf()]).as_deref(), Some("a b c"));
     }
 }

@@ -242,6 +242,35 @@ fn the_kernel_s_count_of_periods_without_cpu_is_in_the_record() {
     assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
 }
 
+/// As the governor of a login node does with programs that are busy.
+#[test]
+fn a_quota_into_which_workers_are_put_meanwhile_is_noticed() {
+    let _beside = beside();
+    let group = Cgroup::with("cpu");
+    group.set(
+        &[("cpu.cfs_period_us", "20000"), ("cpu.cfs_quota_us", "1000")],
+        &[("cpu.max", "1000 20000")],
+    );
+    let stopped = in_some_try("a quota that runs out within the window", || {
+        let line = as_json("contend null -w 2 -b -1ms -t 1 --warmup 50ms");
+        let mut run = jostle(&line).in_background();
+        let workers = run.until_workers(2);
+        run.after(Duration::from_millis(300));
+        for worker in workers {
+            // One that has ended already is tried again.
+            fs::write(group.path().join("cgroup.procs"), worker.pid.to_string()).ok()?;
+        }
+        let done = run.end().leaves_nothing().only_run();
+        (done.around.machine.throttled_periods? > 0).then_some(done)
+    });
+    flags(
+        &stopped,
+        "throttled",
+        Status::Invalid,
+        "the cgroup's CPU quota stopped the workers",
+    );
+}
+
 /// Tests that judge figures of this machine.
 mod figures {
     use super::*;

@@ -4,11 +4,12 @@
 use crate::keeper::KeeperError;
 use jostle_harness::during::words;
 use jostle_sys::process;
+use jostle_sys::waited::Waited;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(2);
@@ -31,9 +32,9 @@ pub(super) fn run(command: &str, ended: &mut dyn FnMut() -> bool) -> Result<(), 
         .process_group(0)
         .spawn()
         .map_err(|error| failed(&format!("cannot be run: {error}")))?;
-    let mut ends_by = None;
+    let mut told: Option<Waited> = None;
     loop {
-        match (child.try_wait(), ends_by) {
+        match (child.try_wait(), &mut told) {
             (Err(error), _) => return Err(failed(&error)),
             (Ok(Some(_)), Some(_)) => {
                 // What it started, too.
@@ -46,10 +47,14 @@ pub(super) fn run(command: &str, ended: &mut dyn FnMut() -> bool) -> Result<(), 
                 if let Some(group) = Pid::from_raw(child.id() as i32) {
                     let _ = kill_process_group(group, Signal::TERM);
                 }
-                ends_by = Some(Instant::now() + PATIENCE);
+                told = Some(Waited::begin());
             }
-            (Ok(None), Some(by)) if Instant::now() >= by => process::kill_group(child.id()),
-            (Ok(None), _) => {}
+            (Ok(None), Some(waited)) => {
+                if waited.so_far() >= PATIENCE {
+                    process::kill_group(child.id());
+                }
+            }
+            (Ok(None), None) => {}
         }
         std::thread::sleep(LOOK);
     }
@@ -58,6 +63,7 @@ pub(super) fn run(command: &str, ended: &mut dyn FnMut() -> bool) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn outcome(command: &str) -> String {
         match run(command, &mut || false) {

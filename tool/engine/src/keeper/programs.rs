@@ -6,7 +6,8 @@ use super::server_log::ServerLog;
 use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
-use jostle_sys::{cpu, files, process};
+use jostle_sys::waited::{self, Waited};
+use jostle_sys::{clock, cpu, files, process};
 use jostle_targets::SetupError;
 use jostle_targets::program::{Ground, LaunchRecipe, Launched, first_word, free_port, secret};
 use std::fs;
@@ -15,7 +16,7 @@ use std::os::unix::fs::lchown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long making a database and starting a server may take, each.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -187,7 +188,7 @@ impl Site<'_> {
         let name = words.first().map_or("", String::as_str);
         let pid = self.spawn(words, home);
         let pid = pid.map_err(|error| format!("{name}: {error}"))?;
-        let deadline = Instant::now() + PATIENCE;
+        let mut waited = Waited::begin();
         loop {
             if let Some(ended) = process::reap_one(pid) {
                 return match ended.code {
@@ -195,14 +196,14 @@ impl Site<'_> {
                     _ => Err(format!("{name} failed: {}", home.log.last_words())),
                 };
             }
-            self.go_on(deadline, name)
+            self.go_on(&mut waited, name)
                 .inspect_err(|_| process::kill(pid))?;
         }
     }
 
     fn until_ready(&self, recipe: &dyn LaunchRecipe, begun: &Begun) -> Result<(), String> {
         let Begun { ground, log, pid } = begun;
-        let deadline = Instant::now() + PATIENCE;
+        let mut waited = Waited::begin();
         let mut missing;
         loop {
             if process::is_gone(*pid) {
@@ -212,14 +213,15 @@ impl Site<'_> {
                 Ok(()) => return Ok(()),
                 Err(SetupError(said)) => missing = said,
             }
-            self.go_on(deadline, "the server")
+            self.go_on(&mut waited, "the server")
                 .map_err(|said| format!("{said}: {missing}; it logged: {}", log.last_words()))?;
         }
     }
 
     /// Waits for a moment, unless it took too long or nobody wants it any more.
-    fn go_on(&self, deadline: Instant, what: &str) -> Result<(), String> {
-        if Instant::now() > deadline {
+    fn go_on(&self, waited: &mut Waited, what: &str) -> Result<(), String> {
+        // To ask a server may take longer than a look usually does.
+        if waited.so_far_at(clock::monotonic(), 10 * waited::LOOK) > PATIENCE {
             return Err(format!(
                 "{what} was not ready within {} s",
                 PATIENCE.as_secs()

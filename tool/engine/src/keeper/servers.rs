@@ -9,6 +9,7 @@ use super::programs::{Restart, Site, Started};
 use jostle_harness::Context;
 use jostle_recover::Service;
 use jostle_sys::ledger::Ledger;
+use jostle_sys::waited::{self, Waited};
 use jostle_sys::{cpu, process};
 use jostle_targets::program::{LaunchRecipe, Launched, secret};
 use jostle_targets::{Launcher, SetupError};
@@ -20,7 +21,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The hidden verb; what follows it is the server's name.
 pub const VERB: &str = "serve";
@@ -143,13 +144,13 @@ impl<'a> Servers<'a> {
     }
 
     fn until_it_accepts(&self, address: &str) -> Result<(), String> {
-        let deadline = Instant::now() + RESTART_PATIENCE;
+        let mut waited = Waited::begin();
         let accepts = || match address.starts_with('/') {
             true => std::os::unix::net::UnixStream::connect(address).map(drop),
             false => std::net::TcpStream::connect(address).map(drop),
         };
         while let Err(error) = accepts() {
-            if Instant::now() > deadline {
+            if waited.so_far() > RESTART_PATIENCE {
                 return Err(format!(
                     "the server at {address} did not come back within {} s: {error}",
                     RESTART_PATIENCE.as_secs()
@@ -267,18 +268,20 @@ impl<'a> Servers<'a> {
 
 /// The line in which a server says where it listens.
 fn first_line(output: OwnedFd) -> Result<String, String> {
-    let deadline = Instant::now() + PATIENCE;
+    let mut waited = Waited::begin();
     let mut output = File::from(output);
     let mut line = Vec::new();
     while !line.ends_with(b"\n") {
-        let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
+            tv_sec: 0,
+            tv_nsec: waited::LOOK.subsec_nanos().into(),
         };
         let mut fds = [PollFd::new(&output, PollFlags::IN)];
         if poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready == 0) {
-            return Err(format!("it said nothing within {} s", PATIENCE.as_secs()));
+            match waited.so_far() < PATIENCE {
+                true => continue,
+                false => return Err(format!("it said nothing within {} s", PATIENCE.as_secs())),
+            }
         }
         let mut bytes = [0; 128];
         match output.read(&mut bytes) {
@@ -378,9 +381,9 @@ impl Drop for Servers<'_> {
                     QUIT_PATIENCE
                 }
             };
-            let start = Instant::now();
+            let mut waited = Waited::begin();
             while !process::is_gone(pid) {
-                if start.elapsed() >= patience {
+                if waited.so_far() >= patience {
                     process::kill(pid);
                 }
                 std::thread::sleep(Duration::from_millis(1));

@@ -23,6 +23,12 @@ pub struct Interference {
     /// `sched:sched_switch`; absent, that is unchecked, where it is not mounted or may not be
     /// read.
     pub traced: Option<Vec<String>>,
+    /// Programs whose sockets got every packet (packet(7)) of our network namespace, at most
+    /// three; absent where the kernel does not tell, or does not tell whose they are.
+    pub captures: Option<Vec<String>>,
+    /// How far CLOCK_MONOTONIC went from before the run to after it, by CLOCK_MONOTONIC_RAW, which
+    /// nobody sets: 1.1 where somebody lets the clock run a tenth too fast.
+    pub clock_rate: Option<f64>,
 }
 
 /// How often each CPU that workers and server may use was interrupted, by /proc/interrupts.

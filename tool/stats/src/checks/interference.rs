@@ -1,10 +1,10 @@
-//! Did interrupts or tracers take time of our own threads?
+//! Did interrupts or tracers take time of our own threads, or was the clock slewed?
 //!
 //! An interrupt, and a program that a system call calls, run on account of the thread that they
 //! interrupt: no account of CPU time shows them, and [`super::neighbours`] cannot.
 
 use super::anchor::level;
-use super::{Check, Evidence, Found, seen};
+use super::{Check, Evidence, Found, percent, seen};
 use crate::comparison::anchored::Part;
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Interference, Interrupts, Run};
@@ -16,10 +16,14 @@ const MOST_PER_S: f64 = 2_000.0;
 /// The scheduler's tick of a busy CPU: CONFIG_HZ is at most so much.
 const TICK_PER_S: f64 = 1_000.0;
 
+/// Share by which the clock's rate may be off. A time daemon turns it by 0.05 % at most, unless it
+/// corrects a large offset.
+const CLOCK: f64 = 0.01;
+
 /// The check.
 pub static CHECK: Check = Check {
     name: "interference",
-    asks: "Did interrupts or tracers take time of our own threads?",
+    asks: "Did interrupts or tracers take time of our own threads, or was the clock slewed?",
     unit: "interrupts/s",
     threshold: || {
         format!(
@@ -27,9 +31,12 @@ pub static CHECK: Check = Check {
              second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
              window where neither a server nor started programs work, less the times that ours \
              were put on a CPU; or another program had performance events open or eBPF programs \
-             attached, or tracefs had events or a tracer on: SUSPECT for `absolute`. What could \
-             not be looked at is absent from the record and unchecked. Calls between CPUs are \
-             recorded and not judged, since locks cause them"
+             attached, or tracefs had events or a tracer on; or a socket got every packet, and \
+             the workers asked a server; or CLOCK_MONOTONIC ran {} faster or slower than \
+             CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
+             looked at is absent from the record and unchecked. Calls between CPUs are recorded \
+             and not judged, since locks cause them",
+            percent(CLOCK)
         )
     },
     source: "the time of an interrupt and of a tracer is booked to the thread that was interrupted: \
@@ -58,7 +65,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
 /// What a run shows, and in words.
 fn finding(run: &Run) -> Option<(Found, String)> {
     let found = run.around.interference.as_deref()?;
-    let suspect = |measured, limit| Found::suspect(&[Claim::Absolute], measured, limit);
+    let claims = &[Claim::Absolute, Claim::Distribution];
+    let suspect = |measured, limit| Found::suspect(claims, measured, limit);
+    if let Some(rate) = found.clock_rate.filter(|rate| (rate - 1.0).abs() > CLOCK) {
+        let text = format!(
+            "somebody slewed the clock: CLOCK_MONOTONIC ran {rate:.3} times as fast as \
+             CLOCK_MONOTONIC_RAW, and all times and rates are off by as much"
+        );
+        return Some((suspect((rate - 1.0).abs(), CLOCK).unit("share"), text));
+    }
+    let captures = found.captures.as_deref().unwrap_or_default();
+    if !captures.is_empty() && run.traffic.is_some() {
+        let text = format!(
+            "{} got every packet of this network namespace, for which sender and receiver pay",
+            captures.join(", ")
+        );
+        return Some((suspect(captures.len() as f64, 0.0).unit("captures"), text));
+    }
     if let Some((count, text)) = tracers(found) {
         return Some((suspect(count as f64, 0.0).unit("tracers"), text));
     }
@@ -173,6 +196,29 @@ mod tests {
             window.server = Some(Server::default());
             assert_eq!(text(&[window]), None);
         }
+    }
+
+    #[test]
+    fn a_slewed_clock_and_who_gets_every_packet_are_named() {
+        let run = |rate, captures: &[&str]| {
+            with(Interference {
+                clock_rate: Some(rate),
+                captures: Some(captures.iter().map(|name| (*name).to_owned()).collect()),
+                ..Interference::default()
+            })
+        };
+        // A time daemon turns the clock by 0.05 %.
+        assert_eq!(text(&[run(1.0005, &[])]), None);
+        for rate in [1.1, 0.95] {
+            let said = text(&[run(rate, &[])]).unwrap();
+            assert!(said.contains(&format!("ran {rate:.3} times")), "{said}");
+        }
+        // A kernel's lock sends no packets.
+        let mut captured = run(1.0, &["tcpdump (8)"]);
+        assert_eq!(text(std::slice::from_ref(&captured)), None);
+        captured.traffic = Some(Default::default());
+        let said = text(&[captured]).unwrap();
+        assert!(said.starts_with("tcpdump (8) got every packet"), "{said}");
     }
 
     #[test]

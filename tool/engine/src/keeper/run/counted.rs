@@ -54,7 +54,7 @@ impl Run<'_> {
         let mut opened = Reading::default();
         let opens = self.start(children, |children| opened = self.read(children))?;
         self.watch.opens(opens);
-        self.stops.open(self);
+        self.stops.open(self, children);
         let (mut peak, mut keep) = (None, None);
         if holds {
             self.await_all(self.shared.midway(), children)?;
@@ -66,7 +66,7 @@ impl Run<'_> {
         }
         self.await_all(self.shared.finished(), children)?;
         let closed = self.read(children);
-        self.stops.close();
+        self.stops.close(children);
         self.books.look_around(closed.cpu_ns.keys());
         let ends = (0..self.order.workers).map(|w| self.shared.page(w).get(Word::Finished));
         // None has ended only if all have failed or died.

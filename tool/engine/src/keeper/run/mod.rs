@@ -271,7 +271,11 @@ impl<'a> Run<'a> {
             accounts.readings = self.slices.taken();
         }
         data.around.machine.tcp_queues = self.sockets.taken();
-        data.around.server_stood = self.stops.taken();
+        let stops = self.stops.taken();
+        data.around.server_stood = stops.server;
+        // Workers may have been put into another group within the window.
+        let throttled = &mut data.around.machine.throttled_periods;
+        *throttled = (*throttled).max(stops.throttled_periods);
         data.grants = self.logs.gather(&self.shared);
         broke_off(&mut data, broken);
         if is_amiss(&data) || stood {
@@ -345,7 +349,7 @@ impl<'a> Run<'a> {
         self.watch.opens(flag_opened);
         let opened = self.read(children);
         self.slices.open(self, children);
-        self.stops.open(self);
+        self.stops.open(self, children);
         let closes = match self.order.measure {
             Measure::Full => self.closes(0),
             Measure::Counts => flag_opened + self.order.window.0,
@@ -354,7 +358,7 @@ impl<'a> Run<'a> {
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
-        self.stops.close();
+        self.stops.close(children);
         self.books.look_around(closed.cpu_ns.keys());
         self.still.end(self, children);
         self.turn(self.shared.dismissed());

@@ -1,61 +1,121 @@
 //! Looks, while workers work, at whether the server stands still: stopped by a signal, held by
-//! a tracer, or frozen; and for how long its CPU quota kept it from running.
+//! a tracer, or frozen; and at what CPU quotas kept it and the workers from running.
 
-use super::Run;
+use super::{Children, Run};
 use jostle_model::record::Stood;
 use jostle_sys::limits::cgroup;
 use jostle_sys::{process, stat};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Between two looks, in nanoseconds.
+/// Between two looks at a server, in nanoseconds.
 const EVERY_NS: u64 = 20_000_000;
+
+/// Between two looks at the quotas of a worker: a period of a quota, usually.
+const QUOTAS_NS: u64 = 100_000_000;
 
 /// Time between two looks, by the CPU time that the last one took, as in [`super::slices`].
 const REST: u64 = 200;
 
-/// All looks of a run; None where no process of a server is known.
+/// All looks of a run.
 #[derive(Default)]
 pub(super) struct Stops(RefCell<Option<Open>>);
 
 struct Open {
+    /// Processes of the server.
     pids: Vec<u32>,
     quotas: Vec<(PathBuf, u64)>,
     next_ns: u64,
     seen: Stood,
+    workers: Workers,
+}
+
+/// Quotas that bind workers, who may be put into another group at any time.
+#[derive(Default)]
+struct Workers {
+    /// How often each had stopped its group when it was seen first and last.
+    stopped: BTreeMap<PathBuf, [u64; 2]>,
+    /// The one that is looked at next.
+    nth: usize,
+    next_ns: u64,
+}
+
+impl Workers {
+    fn look(&mut self, children: &Children) {
+        let carry =
+            |(pid, carried): (&u32, &std::ops::Range<usize>)| (!carried.is_empty()).then_some(*pid);
+        let pids: Vec<u32> = children.alive.iter().filter_map(carry).collect();
+        let Some(pid) = pids.get(self.nth % pids.len().max(1)) else {
+            return;
+        };
+        self.nth += 1;
+        for file in cgroup::cpu_stats_of(*pid) {
+            let now = cgroup::throttled(std::slice::from_ref(&file)).throttled_periods;
+            self.stopped.entry(file).or_insert([now; 2])[1] = now;
+        }
+    }
+
+    /// None without a quota.
+    fn periods(&self) -> Option<u64> {
+        let each = self.stopped.values();
+        each.map(|[first, last]| last.saturating_sub(*first))
+            .reduce(|one, other| one + other)
+    }
+}
+
+/// What was seen: of the server, where its processes are known, and in how many periods quotas
+/// stopped workers.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub server: Option<Stood>,
+    pub throttled_periods: Option<u64>,
 }
 
 impl Stops {
     /// The window has opened.
-    pub(super) fn open(&self, run: &Run<'_>) {
+    pub(super) fn open(&self, run: &Run<'_>, children: &Children) {
         let pids = run.books.server.roots();
-        let Some(first) = pids.first() else {
-            return;
-        };
-        let quotas = cgroup::cpu_stats_of(*first).into_iter();
+        let quotas = pids.first().map(|pid| cgroup::cpu_stats_of(*pid));
+        let quotas = quotas.into_iter().flatten();
         let quotas = quotas.filter_map(|file| cgroup::throttled_ns(&file).map(|ns| (file, ns)));
+        let mut workers = Workers {
+            next_ns: run.now() + QUOTAS_NS,
+            ..Workers::default()
+        };
+        workers.look(children);
         *self.0.borrow_mut() = Some(Open {
             quotas: quotas.collect(),
+            next_ns: if pids.is_empty() { u64::MAX } else { 0 },
             pids,
-            next_ns: 0,
             seen: Stood::default(),
+            workers,
         });
     }
 
     /// How long to sleep at most.
     pub(super) fn patience(&self, now_ns: u64) -> Duration {
         let open = self.0.borrow();
-        let next_ns = open.as_ref().map_or(u64::MAX, |open| open.next_ns);
+        let next_ns = open
+            .as_ref()
+            .map_or(u64::MAX, |open| open.next_ns.min(open.workers.next_ns));
         Duration::from_nanos(next_ns.saturating_sub(now_ns))
     }
 
     /// Looks, if it is time.
-    pub(super) fn look(&self, run: &Run<'_>) {
+    pub(super) fn look(&self, run: &Run<'_>, children: &Children) {
         let (mut open, now_ns) = (self.0.borrow_mut(), run.now());
-        let Some(open) = open.as_mut().filter(|open| now_ns >= open.next_ns) else {
+        let Some(open) = open.as_mut() else {
             return;
         };
+        if now_ns >= open.workers.next_ns {
+            open.workers.look(children);
+            open.workers.next_ns = now_ns + QUOTAS_NS;
+        }
+        if now_ns < open.next_ns {
+            return;
+        }
         let began_ns = stat::own_cpu_ns();
         let states = open.pids.iter().map(|pid| process::stands_still(*pid));
         let states: Option<Vec<&str>> = states.collect();
@@ -69,18 +129,23 @@ impl Stops {
     }
 
     /// The window has closed.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&self, children: &Children) {
         if let Some(open) = self.0.borrow_mut().as_mut() {
+            open.workers.look(children);
             let since = |(file, before): &(PathBuf, u64)| {
                 Some(cgroup::throttled_ns(file)?.saturating_sub(*before) as f64 / 1e9)
             };
             let longest = open.quotas.iter().filter_map(since).reduce(f64::max);
             open.seen.throttled_s = longest.filter(|s| *s > 0.0);
-            open.next_ns = u64::MAX;
+            (open.next_ns, open.workers.next_ns) = (u64::MAX, u64::MAX);
         }
     }
 
-    pub(super) fn taken(&self) -> Option<Stood> {
-        Some(self.0.take()?.seen).filter(|seen| seen.looks > 0)
+    pub(super) fn taken(&self) -> Taken {
+        let open = self.0.take();
+        open.map_or_else(Taken::default, |open| Taken {
+            throttled_periods: open.workers.periods(),
+            server: Some(open.seen).filter(|seen| seen.looks > 0),
+        })
     }
 }

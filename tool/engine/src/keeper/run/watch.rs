@@ -13,7 +13,7 @@ impl Run<'_> {
     /// `closes`: the end of the window, if that is known.
     pub(super) fn report(&self, children: &Children, opens: u64, closes: Option<u64>) {
         self.sockets.look(self);
-        self.stops.look(self);
+        self.stops.look(self, children);
         let began = self.now();
         if self.watch.is_due(began, closes) {
             let running = self.look(children, began.saturating_sub(opens));

@@ -491,6 +491,8 @@ fn interference() -> Interference {
         anchor: Some(interrupts),
         tracers: Some(vec!["perf (7)".to_owned()]),
         traced: Some(vec!["sched:sched_switch".to_owned()]),
+        captures: Some(vec!["tcpdump (8)".to_owned()]),
+        clock_rate: Some(1.0),
     }
 }
 
