@@ -4,9 +4,7 @@
 //! into a [`State`](state::State); a thread serves that. Tables are made between two runs,
 //! and never during a measurement. The keeper takes the looks at a run.
 
-mod changes;
 mod follow;
-mod history;
 mod http;
 mod server;
 mod state;
@@ -73,12 +71,8 @@ impl Live {
 
     /// What is going on.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
-        let elapsed = self.began.elapsed();
         let mut state = self.server.shared().state();
-        let changed = self
-            .following
-            .borrow_mut()
-            .show(progress, elapsed, &mut state);
+        let changed = self.following.borrow_mut().show(progress, &mut state);
         drop(state);
         if changed {
             self.server.shared().ring();
@@ -90,14 +84,9 @@ impl Live {
         // The table is made before the state is taken, which the thread may want.
         let made = self.following.borrow_mut().record(record);
         if let Some((html, metrics, title)) = made {
-            let mut state = self.server.shared().state();
-            if let Record::Experiment(experiment) = record {
-                state.has_cores(experiment.environment.cores);
-            }
-            state.results(html, metrics);
-            state.entitle(title);
-            drop(state);
-            self.server.shared().ring();
+            let shared = self.server.shared();
+            shared.state().results(html, metrics, title);
+            shared.ring();
         }
     }
 

@@ -1,10 +1,9 @@
 //! A thread that serves the page, its events and the metrics. It sleeps until a request
 //! arrives or the state changes, about once a second, and never waits for a reader. A slow
-//! reader gets the whole state instead of the changes that it missed; a reader that reads
-//! nothing is disconnected.
+//! reader misses states between; a reader that reads nothing is disconnected.
 
 use super::http::{self, HEAD_BYTES, Serves, Wanted};
-use super::state::State;
+use super::state::{Seen, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -146,8 +145,8 @@ enum Phase {
     Asks,
     /// It ends when `output` is sent.
     Hears,
-    /// It gets events; the number of the last one, None before the first.
-    Follows(Option<u64>),
+    /// It gets events.
+    Follows(Seen),
 }
 
 struct ServerThread {
@@ -261,12 +260,12 @@ impl ServerThread {
                 self.answer(guest, wanted);
             }
         }
-        if let Phase::Follows(last) = guest.phase
+        if let Phase::Follows(seen) = guest.phase
             && guest.sent == guest.output.len()
         {
-            let (text, now) = self.shared.state().since(last);
+            let (text, now) = self.shared.state().since(seen);
             guest.say(text.into_bytes());
-            guest.phase = Phase::Follows(Some(now));
+            guest.phase = Phase::Follows(now);
         }
         guest.write()
     }
@@ -291,12 +290,10 @@ impl ServerThread {
                 ));
             }
             Wanted::Events => {
-                guest.say(http::stream());
-                guest.phase = Phase::Follows(None);
-                // The first event goes with the head.
-                let (text, now) = self.shared.state().since(None);
-                guest.output.extend(text.into_bytes());
-                guest.phase = Phase::Follows(Some(now));
+                // The first events go with the head.
+                let (text, now) = self.shared.state().since(Seen::NOTHING);
+                guest.say([http::stream(), text.into_bytes()].concat());
+                guest.phase = Phase::Follows(now);
             }
             Wanted::Metrics => {
                 let text = self.shared.state().metrics();
