@@ -1,11 +1,11 @@
 //! Turns the engine's progress reports into the state that the page and the metrics show.
 
-use super::state::{Current, Owners, State};
+use super::state::{Current, State};
 use crate::progress::place;
 use jostle_engine::experiment::Progress;
 use jostle_engine::order::Running;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Buckets, End, Record, Run};
+use jostle_model::record::{Accounts, At, Buckets, End, Record, Run};
 use jostle_report::openmetrics::{self, NowRun};
 use jostle_report::{ResultSet, live};
 use jostle_stats::histogram::Histogram;
@@ -110,18 +110,14 @@ impl Following {
         });
         state.run(Some(Current {
             point: run.name.clone(),
-            elapsed_s: look.elapsed_ns as f64 / NS_PER_S,
-            window_s: look.window_ns.map(|ns| ns as f64 / NS_PER_S),
-            operations: look.operations,
-            planned: look.planned,
             timed: look.latency.as_ref().map(|(name, _)| name.clone()),
             per_s,
             ns: latency(&run.looks, look),
             cpus,
-            shares: look.shares.clone(),
-            workers: look.workers,
-            none: look.none,
-            overlaps: look.overlaps,
+            look: Some(Running {
+                latency: None,
+                ..look.clone()
+            }),
         }));
         if run.looks.len() == LOOKS {
             run.looks.pop_front();
@@ -141,8 +137,12 @@ impl Following {
             metrics.runs_planned = metrics.runs_planned.max(metrics.runs_finished);
         }
         state.run(None);
-        if let Some(owners) = owners(run, current.name) {
-            state.owners(owners);
+        if let Some(accounts) = run.around.accounts.as_deref() {
+            let accounts = Accounts {
+                readings: None,
+                ..accounts.clone()
+            };
+            state.accounts(current.name, accounts);
         }
     }
 
@@ -254,30 +254,6 @@ fn between(from: &Running, to: &Running) -> Option<Histogram> {
     Some(Histogram::from_buckets(&Buckets(since.collect())))
 }
 
-/// CPU time of a finished run, with the names of neighbours.
-fn owners(run: &Run, name: String) -> Option<Owners> {
-    let accounts = run.around.accounts.as_deref()?;
-    let mut owners = vec![("workers".to_owned(), accounts.workers_s)];
-    let more = [
-        ("started for requests", accounts.requests_s),
-        ("server", accounts.server_s),
-        ("jostle", Some(accounts.tool_s)),
-        ("kernel", Some(accounts.machine_s)),
-    ];
-    let known = more.iter();
-    owners.extend(known.filter_map(|(name, used)| Some(((*name).to_owned(), (*used)?))));
-    let others = accounts.others.iter();
-    owners.extend(others.map(|other| (other.name.clone(), other.cpu_s)));
-    let named: f64 = accounts.others.iter().map(|other| other.cpu_s).sum();
-    let rest = accounts.others_s.map(|all| (all - named).max(0.0));
-    owners.extend(rest.map(|rest| ("others".to_owned(), rest)));
-    Some(Owners {
-        point: name,
-        between_s: accounts.between_s,
-        owners,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::state::Seen;
@@ -332,7 +308,7 @@ mod tests {
         };
         let first = after(look(1, 100, &[(100, 100)]));
         assert_eq!(first["per_s"], 100.0);
-        assert!(first.get("cpus").is_none(), "of the time since it began");
+        assert!(first["cpus"].is_null(), "of the time since it began");
         let second = after(look(3, 400, &[(100, 100), (2_000, 300)]));
         assert_eq!(second["per_s"], 150.0);
         let near =

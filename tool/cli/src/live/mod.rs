@@ -39,22 +39,25 @@ impl Live {
     /// # Errors
     /// An address that is in use or not of this machine.
     pub(crate) fn open(output: &Output) -> Result<Option<Live>, Failure> {
+        let token = random_hex();
+        let page = (output.live, "--live", "watch it at", format!("/{token}/"));
+        let metrics = (
+            output.metrics,
+            "--metrics",
+            "metrics are at",
+            "/metrics".to_owned(),
+        );
         let mut ports = Vec::new();
-        if let Some(address) = output.live {
-            let token = random_hex();
-            let port = bind("--live", address, Serves::Page(token.clone()))?;
-            let at = port.address().context("cannot tell the port of --live")?;
-            complain(&format!("watch it at http://{at}/{token}/"));
-            ports.push(port);
-        }
-        if let Some(address) = output.metrics {
+        for (address, option, words, path) in [page, metrics] {
+            let Some(address) = address else { continue };
             let to_all = !address.ip().is_loopback();
-            let serves = Serves::Metrics { to_all };
-            let port = bind("--metrics", address, serves)?;
-            let at = port
-                .address()
-                .context("cannot tell the port of --metrics")?;
-            complain(&format!("metrics are at http://{at}/metrics"));
+            let serves = match option {
+                "--live" => Serves::Page(token.clone()),
+                _ => Serves::Metrics { to_all },
+            };
+            let port = bind(option, address, serves)?;
+            let at = port.address().context("cannot tell the port")?;
+            complain(&format!("{words} http://{at}{path}"));
             ports.push(port);
         }
         if ports.is_empty() {

@@ -1,6 +1,8 @@
 //! What the page and the metrics show.
 
 use super::http::event;
+use jostle_engine::order::Running;
+use jostle_model::record::Accounts;
 use jostle_report::openmetrics::{self, Now};
 use serde::Serialize;
 use serde_json::json;
@@ -10,49 +12,17 @@ use serde_json::json;
 pub(super) struct Current {
     /// The point, as options.
     pub point: String,
-    /// Seconds of the window so far.
-    pub elapsed_s: f64,
-    /// Its length; absent where operations end the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window_s: Option<f64>,
-    /// Operations so far.
-    pub operations: u64,
-    /// Operations that end it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub planned: Option<u64>,
+    /// The latest look, without its latencies; None before the first.
+    pub look: Option<Running>,
     /// What is timed, by its name in the record.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<String>,
     /// Operations a second since the look before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub per_s: Option<f64>,
     /// Percentiles and maximum of the latency in nanoseconds: p50, p90, p99, max; without those
     /// that too few times lie beyond.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ns: Option<[Option<u64>; 4]>,
     /// CPUs in use by workers, server, jostle and others.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[f64; 4]>,
-    /// Operations of the workers, ascending; an even sample of many.
-    pub shares: Vec<u64>,
-    /// Workers, and those without an operation.
-    pub workers: u64,
-    /// See `workers`.
-    pub none: u64,
-    /// Acquisitions that found another owner inside.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub overlaps: Option<u64>,
-}
-
-/// CPU time of the last finished run by owner, with the names of neighbours.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Owners {
-    /// The point, as options.
-    pub point: String,
-    /// Seconds between the readings.
-    pub between_s: f64,
-    /// Name and CPU seconds.
-    pub owners: Vec<(String, f64)>,
 }
 
 /// How much of it a page has: the numbers of the last change and of the last table.
@@ -78,7 +48,8 @@ pub(super) struct State {
     /// Where the runs are, as the progress line has it.
     progress: String,
     current: Option<Current>,
-    owners: Option<Owners>,
+    /// Point and CPU time of the last finished run.
+    accounts: Option<(String, Accounts)>,
     /// The table of finished points, as HTML.
     results: String,
     /// The same as metrics, and what is going on.
@@ -105,8 +76,8 @@ impl State {
     }
 
     /// A run is finished.
-    pub(super) fn owners(&mut self, owners: Owners) {
-        self.owners = Some(owners);
+    pub(super) fn accounts(&mut self, point: String, accounts: Accounts) {
+        self.accounts = Some((point, accounts));
         self.latest.changes += 1;
     }
 
@@ -138,6 +109,11 @@ impl State {
         self.closed
     }
 
+    /// What a page has that has seen all of it.
+    pub(super) fn latest(&self) -> Seen {
+        self.latest
+    }
+
     /// What a page has not seen, as events: everything but the table, which is larger than all
     /// of it, and the table. The end comes last.
     pub(super) fn since(&self, seen: Seen) -> (String, Seen) {
@@ -150,7 +126,7 @@ impl State {
                 "title": self.title,
                 "progress": self.progress,
                 "run": self.current,
-                "owners": self.owners,
+                "accounts": self.accounts,
                 "ended": self.ended,
             });
             text += &event("state", &all.to_string());
@@ -181,7 +157,10 @@ mod tests {
         state.tick(2.0, "run 2".to_owned());
         let (latest, seen) = state.since(seen);
         assert_eq!(latest.matches("event: ").count(), 1);
-        assert!(latest.contains("run 2") && latest.ends_with("\n\n"), "{latest}");
+        assert!(
+            latest.contains("run 2") && latest.ends_with("\n\n"),
+            "{latest}"
+        );
         assert_eq!(state.since(seen).0, "");
         // One that comes late gets the table too.
         assert!(state.since(Seen::NOTHING).0.contains("event: results"));

@@ -98,14 +98,16 @@ impl Events {
 /// The last table.
 fn table(events: &[(String, Value)]) -> &str {
     let mut tables = events.iter().rev().filter(|(name, _)| name == "results");
-    tables.next().map_or("", |(_, table)| table.as_str().unwrap())
+    tables
+        .next()
+        .map_or("", |(_, table)| table.as_str().unwrap())
 }
 
 /// The looks at runs in progress.
 fn looks(events: &[(String, Value)]) -> impl Iterator<Item = &Value> {
     let states = events.iter().filter(|(name, _)| name == "state");
     let runs = states.map(|(_, state)| &state["run"]);
-    runs.filter(|run| run["per_s"].is_number())
+    runs.filter(|run| run["look"].is_object())
 }
 
 fn is_end((name, state): &(String, Value)) -> bool {
@@ -167,9 +169,10 @@ fn events_carry_what_the_record_says_later() {
     assert_eq!(points.len(), 2);
     let most = points.iter().map(|point| point.operations).max();
     let mut seen = 0;
-    for look in looks(&all) {
+    for run in looks(&all) {
+        let look = &run["look"];
         assert_eq!(
-            (&look["point"], &look["workers"]),
+            (&run["point"], &look["workers"]),
             (&"flock -w 3".into(), &3.into())
         );
         let shares = look["shares"].as_array().unwrap().iter();

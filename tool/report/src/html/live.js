@@ -14,8 +14,8 @@
   };
   const named = (names, values, write) => names.map((name, nth) => name + ' ' + write(values[nth])).join(', ');
 
-  const fairness = run => {
-    const shares = run.shares, most = shares[shares.length - 1], each = W / shares.length, gap = each > 6 ? 1 : 0;
+  const fairness = look => {
+    const shares = look.shares, most = shares[shares.length - 1], each = W / shares.length, gap = each > 6 ? 1 : 0;
     const svg = document.createElementNS(NS, 'svg'), bars = document.createElementNS(NS, 'path');
     const bar = (v, nth) => `M${nth * each} ${BASE}V${BASE - BASE * v / most}h${each - gap}V${BASE}Z`;
     for (const [key, value] of Object.entries({ class: 'chart', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'Operations of each worker, ascending' })) svg.setAttribute(key, value);
@@ -23,15 +23,15 @@
     bars.setAttribute('d', shares.map(bar).join(''));
     svg.append(bars);
     by('drawing').replaceChildren(svg);
-    text('served', `least ${number(shares[0])}, most ${number(most)}, without any ${number(run.none)} of ${number(run.workers)}`);
+    text('served', `least ${number(shares[0])}, most ${number(most)}, without any ${number(look.none)} of ${number(look.workers)}`);
   };
 
-  const now = run => {
-    const parts = [run.point];
-    if (run.window_s) parts.push(`${run.elapsed_s.toFixed(1)} of ${run.window_s.toFixed(1)} s`);
-    else if (run.elapsed_s) parts.push(run.elapsed_s.toFixed(1) + ' s');
-    parts.push(number(run.operations) + (run.planned ? ' of ' + number(run.planned) : '') + ' operations');
-    if (run.overlaps !== undefined) parts.push(number(run.overlaps) + (run.overlaps === 1 ? ' overlap' : ' overlaps'));
+  const now = ({ point, look }) => {
+    if (!look) return point;
+    const s = ns => (ns / 1e9).toFixed(1), of = (n, all) => number(n) + (all ? ' of ' + number(all) : '');
+    const parts = [point, s(look.elapsed_ns) + (look.window_ns ? ' of ' + s(look.window_ns) : '') + ' s'];
+    parts.push(of(look.operations, look.planned) + ' operations');
+    if (look.overlaps !== null) parts.push(number(look.overlaps) + (look.overlaps === 1 ? ' overlap' : ' overlaps'));
     return parts.join(', ');
   };
 
@@ -41,7 +41,14 @@
     text('timed', run.timed ? run.timed.replace(/_ns$/, '').replaceAll('_', ' ') + ' time' : 'Latency');
     text('latency', run.ns ? named(['p50', 'p90', 'p99', 'max'], run.ns, ns => ns === null ? 'too few' : time(ns)) : 'not timed');
     text('cpus', run.cpus ? named(['workers', 'server', 'jostle', 'others'], run.cpus, cpus => cpus.toFixed(2)) : 'from the second look on');
-    if (run.shares.length && run.operations) fairness(run);
+    if (run.look.shares.length && run.look.operations) fairness(run.look);
+  };
+
+  const owners = ([point, used]) => {
+    const named = used.others || [], rest = named.reduce((left, one) => left - one.cpu_s, used.others_s);
+    const all = [['workers', used.workers_s], ['started for requests', used.requests_s], ['server', used.server_s], ['jostle', used.tool_s], ['kernel', used.machine_s]];
+    const known = all.concat(named.map(one => [one.name, one.cpu_s]), [['others', Math.max(rest, 0)]]).filter(([, s]) => s >= 0);
+    return `${point}: ` + known.map(([name, s]) => `${name} ${(s / used.between_s).toFixed(2)}`).join(', ');
   };
 
   let state = { title: 'jostle', ended: null }, results = '', wanted = false;
@@ -50,8 +57,8 @@
     document.title = by('title').textContent = state.title;
     text('progress', state.ended || state.progress || '');
     text('run', state.run && !state.ended ? now(state.run) : '');
-    if (state.run && state.run.per_s !== undefined) figures(state.run);
-    if (state.owners) text('owners', `${state.owners.point}: ` + state.owners.owners.map(([name, s]) => `${name} ${(s / state.owners.between_s).toFixed(2)}`).join(', '));
+    if (state.run && state.run.look) figures(state.run);
+    if (state.accounts) text('owners', owners(state.accounts));
     // Made by the program, which escapes what a user named.
     if (results) by('results').innerHTML = results;
     results = '';
