@@ -95,7 +95,10 @@ pub(crate) fn write(
 /// # Errors
 /// For the user, with the command that makes one.
 pub(crate) fn check_card(path: Option<&Path>) -> Result<(), Failure> {
-    let is_png = |path: &&Path| path.extension().is_some_and(|is| is.eq_ignore_ascii_case("png"));
+    let is_png = |path: &&Path| {
+        path.extension()
+            .is_some_and(|is| is.eq_ignore_ascii_case("png"))
+    };
     let Some(png) = path.filter(is_png) else {
         return Ok(());
     };
