@@ -19,6 +19,17 @@ pub fn connections_that_fit(wanted: usize, spare: usize) -> usize {
     })
 }
 
+/// A line of the log where fewer connections fit than are wanted.
+#[must_use]
+pub fn fewer(fit: usize, wanted: usize) -> Option<String> {
+    (fit < wanted).then(|| {
+        format!(
+            "{fit} connections instead of {wanted}: the limit of open files allows no more \
+             (ulimit -n, or LimitNOFILE= of systemd)"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

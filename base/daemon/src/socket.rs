@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -89,11 +89,15 @@ pub fn unix_abstract(name: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Permissions of a socket file, from octal digits.
+/// The path and the permissions of a socket file: octal digits, or its owner alone.
 ///
 /// # Errors
 /// In words for the user.
-pub fn mode(text: &str) -> Result<u32, String> {
+pub fn with_mode(path: PathBuf, digits: Option<&str>) -> Result<(PathBuf, u32), String> {
+    Ok((path, mode(digits.unwrap_or("600"))?))
+}
+
+fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err(format!("`{text}` is not a mode such as 600 or 660")),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use jostle_daemon::{memory, signals};
+use jostle_daemon::{file, limits, memory, signals, start};
 use jostle_lockd::config::ConfigError;
 use jostle_lockd::handover::{Program, StateError};
 use jostle_lockd::log::{self, Level, say, write};
@@ -67,20 +67,12 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let code = match run(Cli::parse()) {
-        Ok(()) => 0,
-        Err(failure) => {
-            write(Level::Error, &failure.to_string());
-            // Invalid settings are a usage error.
-            if matches!(failure, Failure::Config(_)) {
-                2
-            } else {
-                1
-            }
-        }
-    };
+    let is_usage = |failure: &Failure| matches!(failure, Failure::Config(_));
+    let code = start::exit_code(run(Cli::parse()), is_usage, |text| {
+        write(Level::Error, text);
+    });
     log::flush();
-    ExitCode::from(code)
+    code
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
@@ -141,7 +133,7 @@ fn inherits_sockets(cli: &Cli) -> bool {
 
 fn read(cli: &Cli) -> Result<Settings, ConfigError> {
     Ok(match &cli.config {
-        Some(path) => cli.settings.clone().over(Settings::from_file(path)?),
+        Some(path) => cli.settings.clone().over(file::settings(path)?),
         None => cli.settings.clone(),
     })
 }
@@ -162,24 +154,13 @@ fn obey(settings: &Settings) {
 }
 
 fn announce(server: &Server, config: &Config) {
-    for address in server.addresses() {
-        say(&format!("listening on {address}"));
-    }
-    if let Some((path, _)) = &config.unix {
-        say(&format!("listening on {}", path.display()));
-    }
+    let unix = config.unix.as_ref().map(|(path, _)| path.as_path());
+    start::announce(server.addresses(), unix, say);
     if let Some(address) = server.metrics_address() {
         say(&format!("metrics on http://{address}/metrics"));
     }
-    if server.max_connections() < config.max_connections {
-        let text = format!(
-            "{} connections instead of {}: the limit of open files allows no more \
-             (ulimit -n, or LimitNOFILE= of systemd)",
-            server.max_connections(),
-            config.max_connections
-        );
-        write(Level::Warn, &text);
-    }
+    let fewer = limits::fewer(server.max_connections(), config.max_connections);
+    fewer.inspect(|text| write(Level::Warn, text));
     if config.data.is_none() {
         write(
             Level::Warn,

@@ -4,12 +4,12 @@
 //! flag overrides the file.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jostle_daemon::address::{self, AddressError};
-use jostle_daemon::file::{self, FileError, first_line};
-use jostle_daemon::{Size, socket};
+use jostle_daemon::file::{FileError, first_line};
+use jostle_daemon::{Size, complete, socket};
 use serde::Deserialize;
 
 use crate::{http, lua};
@@ -189,40 +189,16 @@ pub struct Config {
 }
 
 impl Settings {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// [`ConfigError::File`].
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        Ok(file::settings(path)?)
-    }
-
     /// These settings, completed by those of `file`.
     #[must_use]
-    pub fn over(self, file: Self) -> Self {
-        let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
-        Self {
-            listen: list(self.listen, file.listen),
-            host: list(self.host, file.host),
-            unix: self.unix.or(file.unix),
-            unix_mode: self.unix_mode.or(file.unix_mode),
-            procedures: self.procedures.or(file.procedures),
-            spool: self.spool.or(file.spool),
-            token_file: self.token_file.or(file.token_file),
-            threads: self.threads.or(file.threads),
-            max_running: self.max_running.or(file.max_running),
-            max_waiting: self.max_waiting.or(file.max_waiting),
-            time_limit: self.time_limit.or(file.time_limit),
-            memory_limit: self.memory_limit.or(file.memory_limit),
-            max_output: self.max_output.or(file.max_output),
-            max_connections: self.max_connections.or(file.max_connections),
-            max_head: self.max_head.or(file.max_head),
-            max_body: self.max_body.or(file.max_body),
-            request_timeout: self.request_timeout.or(file.request_timeout),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            drain_timeout: self.drain_timeout.or(file.drain_timeout),
-            token: self.token.or(file.token),
+    pub fn over(mut self, file: Self) -> Self {
+        complete! { self by file:
+            unix unix_mode procedures spool token_file threads max_running max_waiting time_limit
+            memory_limit max_output max_connections max_head max_body request_timeout idle_timeout
+            drain_timeout token;
+            listen host
         }
+        self
     }
 
     /// Derives the configuration from the settings and the environment, whose variables
@@ -232,8 +208,13 @@ impl Settings {
     /// [`ConfigError`].
     pub fn resolve(self, env: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let token = self.token(env)?;
-        let listen = self.addresses(token.is_some())?;
-        let unix = self.unix()?;
+        let (guarded, public) = (token.is_some(), ConfigError::Public);
+        let listen = address::listened(&self.listen, DEFAULT_LISTEN, guarded, public)?;
+        let unix = self.unix.unwrap_or_else(|| DEFAULT_UNIX.into());
+        let unix = Some(unix).filter(|path| path.as_os_str() != "none");
+        let with_mode = |path| socket::with_mode(path, self.unix_mode.as_deref());
+        let unix = unix.map(with_mode).transpose();
+        let unix = unix.map_err(ConfigError::Value)?;
         if listen.is_empty() && unix.is_none() {
             return Err(ConfigError::NoListener);
         }
@@ -282,24 +263,6 @@ impl Settings {
             ))),
             token => Ok(token),
         }
-    }
-
-    fn addresses(&self, token: bool) -> Result<Vec<SocketAddr>, ConfigError> {
-        match self.listen.as_slice() {
-            [] => Ok(vec![guarded(DEFAULT_LISTEN, token)?]),
-            [none] if none == "none" => Ok(Vec::new()),
-            texts => texts.iter().map(|text| guarded(text, token)).collect(),
-        }
-    }
-
-    fn unix(&self) -> Result<Option<(PathBuf, u32)>, ConfigError> {
-        let path = self.unix.clone().unwrap_or_else(|| DEFAULT_UNIX.into());
-        if path.as_os_str() == "none" {
-            return Ok(None);
-        }
-        let text = self.unix_mode.as_deref().unwrap_or("600");
-        let mode = socket::mode(text).map_err(ConfigError::Value)?;
-        Ok(Some((path, mode)))
     }
 }
 
@@ -351,16 +314,6 @@ impl Config {
     }
 }
 
-/// Parses an address that needs a token if other machines can reach it.
-fn guarded(text: &str, token: bool) -> Result<SocketAddr, ConfigError> {
-    let address = address::parse(text)?;
-    if address::is_loopback(&address) || token {
-        Ok(address)
-    } else {
-        Err(ConfigError::Public(address))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,24 +329,10 @@ mod tests {
 
     #[test]
     fn a_public_address_needs_a_token() {
-        for (toml, env, allowed) in [
-            ("", &[][..], true),
-            (
-                "listen = ['127.0.0.1:0', '[::1]:0', 'localhost:0']",
-                &[],
-                true,
-            ),
-            ("listen = ['0.0.0.0:1']", &[], false),
-            ("listen = ['[::]:1']", &[], false),
-            ("listen = ['127.0.0.1:1', '192.0.2.1:1']", &[], false),
-            ("listen = ['0.0.0.0:1']\ntoken = 'x'", &[], true),
-            ("listen = ['0.0.0.0:1']", &[("PROCD_TOKEN", "x")], true),
-        ] {
-            match resolved(toml, env) {
-                Ok(_) => assert!(allowed, "{toml}"),
-                Err(ConfigError::Public(_)) => assert!(!allowed, "{toml}"),
-                Err(other) => panic!("{toml}: {other}"),
-            }
+        let public = "listen = ['0.0.0.0:1']";
+        assert!(matches!(resolved(public, &[]), Err(ConfigError::Public(_))));
+        for (more, env) in [("token = 'x'", &[][..]), ("", &[("PROCD_TOKEN", "x")])] {
+            assert!(resolved(&format!("{public}\n{more}"), env).is_ok());
         }
     }
 

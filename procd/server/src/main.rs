@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use jostle_daemon::log::Log;
-use jostle_daemon::signals;
+use jostle_daemon::{file, limits, signals, start};
 use jostle_procd::config::{ConfigError, Procedures};
 use jostle_procd::server::StartError;
 use jostle_procd::{Config, Server, Settings, call};
@@ -64,20 +64,10 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let code = match run(Cli::parse()) {
-        Ok(()) => 0,
-        Err(failure) => {
-            say(&failure.to_string());
-            // Invalid settings are a usage error.
-            if matches!(failure, Failure::Config(_)) {
-                2
-            } else {
-                1
-            }
-        }
-    };
+    let is_usage = |failure: &Failure| matches!(failure, Failure::Config(_));
+    let code = start::exit_code(run(Cli::parse()), is_usage, say);
     Log::stderr(gap).flush();
-    ExitCode::from(code)
+    code
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
@@ -94,7 +84,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         return launched(place == "unix", spool);
     }
     let settings = match &cli.config {
-        Some(path) => cli.settings.over(Settings::from_file(path)?),
+        Some(path) => cli
+            .settings
+            .over(file::settings(path).map_err(ConfigError::from)?),
         None => cli.settings,
     };
     let config = settings.resolve(|name| std::env::var(name).ok())?;
@@ -141,20 +133,10 @@ fn gap(lines: u64, why: &str) -> String {
 }
 
 fn announce(server: &Server, config: &Config) {
-    for address in server.addresses() {
-        say(&format!("listening on {address}"));
-    }
-    if let Some((path, _)) = &config.unix {
-        say(&format!("listening on {}", path.display()));
-    }
-    if server.max_connections() < config.max_connections {
-        say(&format!(
-            "{} connections instead of {}: the limit of open files allows no more \
-             (ulimit -n, or LimitNOFILE= of systemd)",
-            server.max_connections(),
-            config.max_connections
-        ));
-    }
+    let unix = config.unix.as_ref().map(|(path, _)| path.as_path());
+    start::announce(server.addresses(), unix, say);
+    let fewer = limits::fewer(server.max_connections(), config.max_connections);
+    fewer.inspect(|text| say(text));
     if config.procedures == Procedures::None {
         say("no folder of procedures (--procedures): the built-in ones alone");
     }

@@ -207,12 +207,13 @@ pub(crate) struct Report {
     /// What to call a result, such as old=before.jsonl; once for each file
     #[arg(long, value_name = "NAME=FILE", value_parser = crate::labels::parse)]
     pub label: Vec<Label>,
-    /// Also write a picture of 1200 by 630 pixels as SVG: the finding, one figure, the verdict
-    #[arg(long, value_name = "FILE")]
-    pub card: Option<PathBuf>,
     /// Also write every figure of the page into this directory, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
+    /// Also write the first of these figures into this file, as SVG, below the finding and the
+    /// verdict
+    #[arg(long, value_name = "FILE")]
+    pub card: Option<PathBuf>,
     /// Also write the history of each run of recover into this directory, in the format edn
     #[arg(long, value_name = "DIR")]
     pub histories: Option<PathBuf>,

@@ -37,6 +37,9 @@ static CONVERTERS: [Converter; 2] = [
 /// Marks an SVG as jostle's own, which may be replaced.
 const MARK: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" data-made-by=\"jostle\"";
 
+const NO_FIGURE: &str =
+    "these results have no figure: no point was measured; `jostle report` prints why";
+
 /// Makes the directory if it is missing, and refuses a path that is not a directory, before
 /// anything is printed.
 ///
@@ -73,9 +76,7 @@ pub(crate) fn write(
     let Some(dir) = dir else { return Ok(()) };
     let drawn = drawn();
     if drawn.is_empty() {
-        return Err(anyhow!(
-            "these results have no figure: no point was measured; `jostle report` prints why"
-        ));
+        return Err(anyhow!(NO_FIGURE));
     }
     let mut paths = Vec::new();
     for one in &drawn {
@@ -89,14 +90,32 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Writes the picture of `--card`.
+/// Refuses a file of `--card` that is named as a PNG.
 ///
 /// # Errors
-/// As [`write`], and that there are no results.
+/// For the user, with the command that makes one.
+pub(crate) fn check_card(path: Option<&Path>) -> Result<(), Failure> {
+    let is_png = |path: &&Path| {
+        path.extension()
+            .is_some_and(|is| is.eq_ignore_ascii_case("png"))
+    };
+    let Some(png) = path.filter(is_png) else {
+        return Ok(());
+    };
+    let (svg, png) = (png.with_extension("svg"), png.display());
+    Err(Failure::Usage(format!(
+        "--card writes SVG: type --card {0}, and then `rsvg-convert --zoom=2 {0} -o {png}`",
+        svg.display()
+    )))
+}
+
+/// Writes the first figure into the file of `--card`.
+///
+/// # Errors
+/// As [`write`].
 pub(crate) fn write_card(path: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let card = jostle_report::card(sets);
-    let card = card.ok_or_else(|| anyhow!("there are no results for a card"))?;
+    let card = jostle_report::card(sets).ok_or_else(|| anyhow!(NO_FIGURE))?;
     write_svg(path, &card, "another file with --card")
 }
 

@@ -279,6 +279,7 @@ fn render(report: &Report) -> Result<u8, Failure> {
     check_tidy(&report.format, report.tidy)?;
     let files: Vec<&Path> = report.results.iter().map(PathBuf::as_path).collect();
     labels::check(&report.label, &files)?;
+    figures::check_card(report.card.as_deref())?;
     figures::reserve(report.figures.as_deref(), "--figures")?;
     figures::reserve(report.histories.as_deref(), "--histories")?;
     let (mut sets, mut judgements) = (Vec::new(), Vec::new());

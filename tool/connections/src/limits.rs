@@ -5,6 +5,7 @@
 //! Pure functions of one reading of the machine.
 
 use crate::processes::{RESERVE, Size};
+use jostle_harness::limits;
 use jostle_harness::{Refusal, bytes};
 use jostle_model::Remedy;
 use jostle_model::connect::{NextLimit, Only, PortRange};
@@ -76,7 +77,7 @@ pub fn memory_floor(machine: &Machine) -> u64 {
 /// Every limit with the number of connections at which it is reached, the
 /// nearest first. Descriptors of one process are none: there are as many
 /// processes as it takes.
-pub fn limits(load: &Demand, machine: &Machine) -> Vec<NextLimit> {
+pub fn nearest(load: &Demand, machine: &Machine) -> Vec<NextLimit> {
     let each = [ports, processes, files, memory, conntrack];
     let mut limits: Vec<NextLimit> = each.iter().filter_map(|f| f(load, machine)).collect();
     limits.sort_by_key(|limit| limit.at);
@@ -123,26 +124,8 @@ fn more_ports(load: &Demand, range: PortRange) -> String {
 
 fn processes(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let each = size(load, 1, machine).crew()?.each;
-    let kernel = &machine.kernel;
-    let used = kernel.tasks.unwrap_or(0);
-    let room = [
-        kernel
-            .pid_max
-            .map(|max| (max.saturating_sub(used), "kernel.pid_max")),
-        kernel
-            .threads_max
-            .map(|max| (max.saturating_sub(used), "kernel.threads-max")),
-        machine
-            .cgroup
-            .tasks
-            .as_ref()
-            .map(|b| (b.room(), "the cgroup's pids.max")),
-        machine
-            .user_tasks
-            .zip(machine.rlimits.tasks.soft)
-            .map(|(used, max)| (max.saturating_sub(used), "RLIMIT_NPROC")),
-    ];
-    let (room, name) = room.into_iter().flatten().min()?;
+    let tasks = limits::tasks(machine)?;
+    let (room, name) = (tasks.room(), tasks.owned());
     let sides = 1 + u64::from(load.embedded);
     Some(limit(
         &format!("descriptors of the {room} processes that {name} allows"),
@@ -151,27 +134,20 @@ fn processes(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     ))
 }
 
-/// Not for holders of CAP_SYS_ADMIN (alloc_empty_file() in fs/file_table.c).
 fn files(load: &Demand, machine: &Machine) -> Option<NextLimit> {
-    let max = machine
-        .kernel
-        .file_max
-        .filter(|_| !machine.status.sys_admin)?;
-    let room = max.saturating_sub(machine.kernel.files.unwrap_or(0));
+    let files = limits::files(machine)?;
     let sides = 1 + u64::from(load.embedded);
     Some(limit(
-        "fs.file-max",
-        room / sides,
-        format!("`sysctl -w fs.file-max={}`", max.saturating_mul(2)),
+        files.name,
+        files.room() / sides,
+        format!("`sysctl -w fs.file-max={}`", files.max.saturating_mul(2)),
     ))
 }
 
 fn memory(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let memory = machine.memory?;
-    let bound = machine.cgroup.memory.as_ref().map(|bound| bound.room());
-    let room = bound.map_or(memory.available_bytes, |room| {
-        room.min(memory.available_bytes)
-    });
+    let bound = limits::memory(machine).map_or(u64::MAX, |bound| bound.room());
+    let room = bound.min(memory.available_bytes);
     let room = room.saturating_sub(memory_floor(machine));
     Some(limit(
         "memory",
@@ -219,7 +195,7 @@ pub fn forecast(load: &Demand, open: &[u64], machine: &Machine) -> Result<Vec<St
         });
     }
     let mut notes = Vec::new();
-    let nearest = limits(load, machine)
+    let nearest = nearest(load, machine)
         .into_iter()
         .find(|limit| limit.at < *most);
     if let Some(limit) = nearest {
@@ -415,12 +391,13 @@ mod tests {
 
     #[test]
     fn limits_come_in_order_each_with_what_lifts_it() {
-        let found = limits(&ONE, &machine());
+        let found = nearest(&ONE, &machine());
         let names: Vec<(&str, u64)> = found.iter().map(|l| (l.name.as_str(), l.at)).collect();
         assert_eq!(names[0], ("ephemeral ports", 28_232));
         // (20 GiB - 1 GiB) / 10 kB
         assert_eq!(names[1], ("memory", 2_040_109));
-        assert!(names[2].0.contains("kernel.pid_max"));
+        // Of 32,768 pids 768 are in use, and the kernel skips 300.
+        assert!(names[2].0.contains("31700 processes that kernel.pid_max"));
         assert!(
             found[0]
                 .remedy
@@ -431,7 +408,7 @@ mod tests {
             ports: 8,
             ..ONE
         };
-        assert_eq!(limits(&many, &machine())[0].name, "memory");
+        assert_eq!(nearest(&many, &machine())[0].name, "memory");
         let early = Demand {
             binds_port: true,
             ..many
@@ -442,7 +419,7 @@ mod tests {
             ..ONE
         };
         assert!(
-            limits(&unix, &machine())
+            nearest(&unix, &machine())
                 .iter()
                 .all(|l| l.name != "ephemeral ports")
         );
@@ -450,19 +427,19 @@ mod tests {
         plain.status.sys_admin = false;
         plain.kernel.files = Some(1_999_000);
         assert_eq!(
-            limits(&ONE, &plain)[0].at,
+            nearest(&ONE, &plain)[0].at,
             500,
             "fs.file-max, two files each"
         );
         let mut tracked = machine();
         tracked.net.conntrack = Some((262_144, 0));
         assert!(
-            limits(&ONE, &tracked)
+            nearest(&ONE, &tracked)
                 .iter()
                 .all(|l| !l.name.contains("conntrack"))
         );
         tracked.net.conntrack = Some((10_000, 50));
-        assert_eq!(limits(&ONE, &tracked)[0].at, 9_950);
+        assert_eq!(nearest(&ONE, &tracked)[0].at, 9_950);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! From what the keeper read at a number of connections to the record of a run,
 //! and from how they were closed to the record of that.
 
-use crate::limits::limits;
+use crate::limits::nearest;
 use jostle_harness::merged::histogram;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, PortRange, Side};
 use jostle_model::plan::Workload;
@@ -229,7 +229,7 @@ fn next_limits(curve: &Curve<'_>, data: &Reached) -> Vec<NextLimit> {
         let measured = data.memory_bytes as u64 / data.opened;
         load.bytes_each = load.bytes_each.max(measured);
     }
-    let mut next = limits(&load, curve.machine);
+    let mut next = nearest(&load, curve.machine);
     next.retain(|limit| limit.at > data.opened);
     next.truncate(NEXT_LIMITS);
     next

@@ -1,6 +1,6 @@
 //! What every instrument of the keeper stands on: its link to the parent ([`Context`]), the
 //! owners of CPU time ([`accounts`]), the machine's counters ([`MachineReading`]) and its own
-//! speed ([`anchor`]), interrupts and tracers ([`interference`]), the program that runs along ([`during`]), progress reports ([`watch`]).
+//! speed ([`anchor`]), interrupts and tracers ([`interference`]), its limits ([`limits`]), the program that runs along ([`during`]), progress reports ([`watch`]).
 //!
 //! Not here: what is measured and how (`jostle-engine`, `jostle-connections`, `jostle-recover`).
 
@@ -9,6 +9,7 @@ pub mod anchor;
 mod context;
 pub mod during;
 pub mod interference;
+pub mod limits;
 mod machine;
 pub mod merged;
 mod refusal;

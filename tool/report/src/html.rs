@@ -6,7 +6,6 @@
 //! the user.
 
 mod about;
-mod card;
 pub(crate) mod chapter;
 mod chart;
 mod compared;
@@ -34,10 +33,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use scale::Scale;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use card::card;
 pub use compared::compared;
 pub use judged::judged;
-pub use svg::{SvgFile, svg_files, svg_files_of_judged};
+pub use svg::{SvgFile, card, svg_files, svg_files_of_judged};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");

@@ -104,7 +104,7 @@ pub fn joined(finished: &str, now: &Now) -> String {
 }
 
 /// What a run timed first of all, by its name in the record, with all times.
-pub fn latency(run: &Run) -> Option<(&'static str, Histogram)> {
+fn latency(run: &Run) -> Option<(&'static str, Histogram)> {
     const NAMES: [&str; 5] = [
         "response_ns",
         "service_ns",

@@ -23,7 +23,6 @@ pub mod outcome;
 pub mod program;
 pub mod remote;
 pub mod signs;
-pub mod stepped;
 pub mod steps;
 pub mod strangers;
 pub mod stream;

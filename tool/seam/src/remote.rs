@@ -1,20 +1,18 @@
-//! A worker's blocking connection to a lock service: the protocol of `wire` on a socket.
-//!
-//! The signal that ends the run's waits also ends a wait for a reply. The connection cannot
-//! be used afterwards, because the reply is still to come. Services without a queue answer
-//! at once, so that their replies are awaited even then: an unread grant would leave a lock
-//! taken.
+//! A blocking connection to a service ([`Client`]), and a worker's lock on it
+//! ([`RemoteLock`]).
+
+mod lock;
+
+pub use lock::{RemoteLock, granted_at_once};
 
 use crate::address::Address;
 use crate::login::Login;
 use crate::stream::Stream;
 use crate::surplus;
-use crate::wire::{Answer, Asking, Decoded, Reply, Wire, wrong_kind};
-use crate::{
-    BatchKind, CallError, Calls, Dialled, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait,
-};
+use crate::wire::{Decoded, Reply};
+use crate::{CallError, SetupError, Traffic};
 use jostle_sys::files::Errno;
-use jostle_sys::{clock, signal};
+use jostle_sys::signal;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
@@ -66,7 +64,8 @@ impl Client {
         address.connect_plainly().map(Client::new)
     }
 
-    pub(crate) fn new(stream: Stream) -> Client {
+    /// On a connected socket.
+    pub fn new(stream: Stream) -> Client {
         Client {
             stream,
             request: Vec::with_capacity(256),
@@ -329,189 +328,6 @@ impl Client {
             let word = String::from_utf8_lossy(words[0]);
             SetupError(format!("the server's answer to {word}: {said}"))
         })
-    }
-}
-
-/// One worker's lock on a service, waiting for each reply.
-#[derive(Debug)]
-pub struct RemoteLock<W> {
-    client: Client,
-    wire: W,
-    token: Option<u64>,
-}
-
-impl<W: Wire> RemoteLock<W> {
-    /// On this connection, in this protocol.
-    pub fn new(mut client: Client, wire: W) -> RemoteLock<W> {
-        // The traffic so far belongs to no lock.
-        client.traffic = Traffic::default();
-        RemoteLock {
-            client,
-            wire,
-            token: None,
-        }
-    }
-
-    #[inline]
-    fn ask(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Option<Answer>, CallError> {
-        let asking = Asking::from(wait);
-        self.wire
-            .acquire(key, mode, asking, &mut self.client.request);
-        let name = self.wire.names()[0];
-        let patient = self.wire.polls_every_ns().is_some();
-        let wire = &mut self.wire;
-        match self
-            .client
-            .call(name, patient, |input, call| wire.decode(input, call))?
-        {
-            Some(reply) => {
-                let answer = wire.acquired(key, reply)?;
-                if answer == Answer::Granted {
-                    self.token = wire.token(reply);
-                }
-                Ok(Some(answer))
-            }
-            None => Ok(None),
-        }
-    }
-}
-
-impl<W: Wire> Lock for RemoteLock<W> {
-    #[inline]
-    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        loop {
-            match self.ask(key, mode, wait)? {
-                Some(Answer::Granted) => return Ok(Outcome::Granted),
-                Some(Answer::Taken) => {}
-                Some(Answer::Pending) => return Err(wrong_kind(self.wire.names()[0])),
-                None => return Ok(Outcome::Interrupted),
-            }
-            let Some(poll) = self.wire.polls_every_ns() else {
-                return Ok(Outcome::Refused);
-            };
-            let left = match wait {
-                Wait::Try => 0,
-                Wait::Until(until) => until.saturating_sub(clock::monotonic()),
-                Wait::Block { .. } => poll,
-            };
-            match left {
-                0 => return Ok(Outcome::Refused),
-                _ if signal::interrupted() => return Ok(Outcome::Interrupted),
-                left => clock::sleep(left.min(poll), signal::interrupted),
-            }
-        }
-    }
-
-    #[inline]
-    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
-        self.wire.release(key, mode, &mut self.client.request);
-        let name = self.wire.names()[1];
-        let patient = self.wire.polls_every_ns().is_some();
-        let wire = &mut self.wire;
-        match self
-            .client
-            .call(name, patient, |input, call| wire.decode(input, call))?
-        {
-            Some(reply) => wire.released(reply),
-            None => Err(CallError::new(name, Errno::INTR)),
-        }
-    }
-
-    #[inline]
-    fn token(&self) -> Option<u64> {
-        self.token
-    }
-
-    fn keeping(&self) -> Option<Keeping> {
-        self.wire.keeping()
-    }
-
-    fn renew(&mut self, keys: &[usize], lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
-        let RemoteLock { client, wire, .. } = self;
-        let Some(Keeping { call, .. }) = wire.keeping() else {
-            return Ok(true);
-        };
-        for key in keys {
-            wire.renew(*key, &mut client.request);
-        }
-        let whole = client.exchange(call, false, keys.len(), |nth, input| {
-            let Some((reply, length)) = wire.decode(input, call)? else {
-                return Ok(None);
-            };
-            if !wire.renewed(keys[nth], reply)? {
-                lapsed.push(keys[nth]);
-            }
-            Ok(Some(length))
-        })?;
-        whole
-            .then_some(true)
-            .ok_or(CallError::new(call, Errno::INTR))
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.client.traffic)
-    }
-
-    fn into_dialled(self: Box<Self>) -> Option<Dialled> {
-        Some(Dialled {
-            stream: self.client.stream,
-            wire: Box::new(self.wire),
-        })
-    }
-
-    fn part(&mut self) -> Result<(), CallError> {
-        self.client.part(self.wire.names()[1])
-    }
-
-    fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
-        let RemoteLock { client, wire, .. } = self;
-        let out = &mut client.request;
-        for key in (0..calls.count).map(|nth| calls.key(nth)) {
-            if calls.kind != BatchKind::Releases {
-                wire.acquire(key, Mode::Exclusive, Asking::Block, out);
-            }
-            if calls.kind != BatchKind::Acquires {
-                wire.release(key, Mode::Exclusive, out);
-            }
-        }
-        let name = wire.names()[0];
-        let patient = wire.polls_every_ns().is_some();
-        let whole = client.exchange(name, patient, calls.replies(), |nth, input| {
-            let Some((reply, length)) = wire.decode(input, name)? else {
-                return Ok(None);
-            };
-            let acquires = match calls.kind {
-                BatchKind::Pairs => nth.is_multiple_of(2),
-                BatchKind::Acquires => true,
-                BatchKind::Releases => false,
-            };
-            match acquires {
-                true => granted_at_once(wire, calls.key(nth), reply)?,
-                false => wire.released(reply)?,
-            }
-            Ok(Some(length))
-        })?;
-        Ok(match whole {
-            true => Outcome::Granted,
-            false => Outcome::Interrupted,
-        })
-    }
-}
-
-/// Reads an acquisition's reply among pipelined requests, which rely on the grant.
-///
-/// # Errors
-/// EAGAIN where the lock was taken.
-#[inline]
-pub fn granted_at_once(
-    wire: &mut (impl Wire + ?Sized),
-    key: usize,
-    reply: Reply<'_>,
-) -> Result<(), CallError> {
-    match wire.acquired(key, reply)? {
-        Answer::Granted => Ok(()),
-        Answer::Taken => Err(CallError::new(wire.names()[0], Errno::AGAIN)),
-        Answer::Pending => Err(wrong_kind(wire.names()[0])),
     }
 }
 

@@ -135,6 +135,7 @@ pub trait Wire: std::fmt::Debug + Send + 'static {
     /// Time between two tries, for a service that has no queue and answers at once. None if
     /// it has a queue: then the end of a connection gives up its place in the queue and its
     /// locks.
+    #[inline]
     fn polls_every_ns(&self) -> Option<u64> {
         None
     }
@@ -168,6 +169,13 @@ pub trait Wire: std::fmt::Debug + Send + 'static {
     /// ETIMEDOUT where the service is silent for too long.
     fn due(&mut self, _out: &mut Vec<u8>) -> Result<(), CallError> {
         Ok(())
+    }
+
+    /// Whether an attempt can be cancelled ([`Wire::give_up`]), so that the connection can be
+    /// used further: the services whose acquisitions take several messages.
+    #[inline]
+    fn cancels(&self) -> bool {
+        false
     }
 
     /// Cancels the attempt: appends the request that cancels it. The answer is

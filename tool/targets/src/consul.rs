@@ -13,8 +13,8 @@ use crate::argument;
 use crate::login::{Credentials, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
+use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Told, sign};
-use crate::stepped::SteppedLock;
 use crate::table::{Entry, LockCapabilities};
 use crate::tls::{self, HttpTls};
 use crate::{
@@ -59,7 +59,7 @@ pub struct Consul {
 }
 
 impl Target for Consul {
-    type Lock = SteppedLock<ConsulWire>;
+    type Lock = RemoteLock<ConsulWire>;
 
     const ENTRY: Entry = Entry {
         name: "consul",
@@ -109,7 +109,7 @@ impl Target for Consul {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<SteppedLock<ConsulWire>, SetupError> {
+    fn join(&self, _worker: usize) -> Result<RemoteLock<ConsulWire>, SetupError> {
         let asked_ns = jostle_sys::clock::monotonic();
         let wanted = serde_json::json!({
             "Name": self.session_name(),
@@ -124,7 +124,7 @@ impl Target for Consul {
         let session = (session, self.ttl.as_nanos() as u64);
         let login = &self.server.login;
         let wire = ConsulWire::new(self.names, login, session, asked_ns);
-        Ok(SteppedLock::new(login.address.connect()?, wire))
+        Ok(RemoteLock::new(Client::connect(&login.address)?, wire))
     }
 
     /// Removes the sessions of killed workers, and the keys, which Consul keeps even when

@@ -1,17 +1,13 @@
 //! `lockd`: jostled, by RESP over TCP. Without an address the keeper launches
 //! one for the run.
 
+use crate::SetupError;
 use crate::address::Address;
-use crate::lockd_lock::{By, Daemon, Way};
+use crate::lockd_lock::JostledTarget;
 use crate::table::{Entry, LockCapabilities};
-use crate::{Setup, SetupError};
 
 /// A jostled.
-pub type Lockd = By<OverTcp>;
-
-/// By an address.
-#[derive(Debug)]
-pub struct OverTcp;
+pub type Lockd = JostledTarget<false, false>;
 
 /// What every way to jostled can do.
 pub const LOCK: LockCapabilities = LockCapabilities {
@@ -23,32 +19,24 @@ pub const LOCK: LockCapabilities = LockCapabilities {
     ..LockCapabilities::SERVICE
 };
 
-impl Way for OverTcp {
-    const ENTRY: Entry = Entry {
-        name: "lockd",
-        reach: |place, _| address(place)?.connect().map(drop),
-        summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
-        details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
-                  lock goes with its connection. Neither durable nor replicated; each grant \
-                  carries a fencing token that only grows; waiters are served in order. `hold --for` with \
-                  --lease takes leases instead (LOCK with TTL), and renews each by RENEW. The password \
-                  of a server that wants one is $JOSTLED_PASSWORD. ?tls behind the address asks for TLS, \
-                  ?ca=FILE for TLS with that authority.",
-        lock: LockCapabilities {
-            answering: Some("echo"),
-            ..LOCK
-        },
-        ..Entry::SERVICE
-    };
+/// Its line in the table.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "lockd",
+    reach: |place, _| address(place)?.connect().map(drop),
+    summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
+    details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
+              lock goes with its connection. Neither durable nor replicated; each grant \
+              carries a fencing token that only grows; waiters are served in order. `hold --for` with \
+              --lease takes leases instead (LOCK with TTL), and renews each by RENEW. The password \
+              of a server that wants one is $JOSTLED_PASSWORD. ?tls behind the address asks for TLS, \
+              ?ca=FILE for TLS with that authority.",
+    lock: LockCapabilities {
+        answering: Some("echo"),
+        ..LOCK
+    },
+    ..Entry::SERVICE
+};
 
-    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError> {
-        match setup.argument {
-            Some(place) => Daemon::named(address(place)?, setup),
-            None => Daemon::launched(address(&setup.launcher.launch("lockd")?)?, setup),
-        }
-    }
-}
-
-fn address(place: &str) -> Result<Address, SetupError> {
+pub(crate) fn address(place: &str) -> Result<Address, SetupError> {
     Address::one(place, None).map_err(SetupError)
 }

@@ -1,4 +1,5 @@
-//! What `lockd` and `lockd+unix` share: a worker's connection to jostled.
+//! What `lockd`, `lockd+unix`, `echo` and `echo+unix` share: a worker's connection to jostled,
+//! or to a server that only answers like one.
 
 use crate::address::Address;
 use crate::keeping::whole_millis;
@@ -10,11 +11,11 @@ use crate::strangers::strangers;
 use crate::table::Entry;
 use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
 use crate::{
-    CallError, Facts, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target, facts,
+    CallError, Facts, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target, echo,
+    echo_unix, facts, lockd, lockd_unix,
 };
 use jostle_resp::request::encode;
 use jostle_sys::clock;
-use std::marker::PhantomData;
 
 /// A worker's lock on a jostled.
 pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
@@ -23,31 +24,40 @@ pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
 /// command line would be visible to every user, and is stored in results.
 pub(crate) const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
 
-/// What tells the ways to a jostled apart, and to what only answers like one.
-pub(crate) trait Way: std::fmt::Debug + Sync + 'static {
-    /// Its line in the table.
-    const ENTRY: Entry;
-
-    /// As [`Target::prepare`].
-    fn prepare(setup: &Setup<'_>) -> Result<Daemon, SetupError>;
-
-    /// As [`Target::truth`].
-    fn truth(_daemon: &Daemon) -> Facts {
-        Facts::new()
-    }
-}
-
-/// A server that is reached this way.
+/// A jostled, or a server that only answers like one (`ANSWERS`), over TCP or a Unix socket.
 #[derive(Debug)]
-pub struct By<W>(Daemon, PhantomData<W>);
+pub struct JostledTarget<const UNIX: bool, const ANSWERS: bool>(Daemon);
 
-impl<W: Way> Target for By<W> {
+impl<const UNIX: bool, const ANSWERS: bool> Target for JostledTarget<UNIX, ANSWERS> {
     type Lock = DaemonLock;
 
-    const ENTRY: Entry = W::ENTRY;
+    const ENTRY: Entry = match (UNIX, ANSWERS) {
+        (false, false) => lockd::ENTRY,
+        (true, false) => lockd_unix::ENTRY,
+        (false, true) => echo::ENTRY,
+        (true, true) => echo_unix::ENTRY,
+    };
 
-    fn prepare(setup: &Setup<'_>) -> Result<By<W>, SetupError> {
-        Ok(By(W::prepare(setup)?, PhantomData))
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let name = Self::ENTRY.name;
+        let daemon = match (setup.argument, UNIX) {
+            (Some(path), true) => Daemon::named(Address::Unix(path.into()), setup),
+            (Some(place), false) if !ANSWERS => Daemon::named(lockd::address(place)?, setup),
+            // On a socket among the run's own files.
+            (None, true) => {
+                let path = setup.ledger.path().join(format!("{name}.socket"));
+                let path = setup
+                    .launcher
+                    .launch(&format!("{name}:{}", path.display()))?;
+                Daemon::launched(Address::Unix(path.into()), setup)
+            }
+            (fault, false) => {
+                let fault = fault.map_or(String::new(), |fault| format!(":{fault}"));
+                let place = setup.launcher.launch(&format!("{name}{fault}"))?;
+                Daemon::launched(lockd::address(&place)?, setup)
+            }
+        };
+        daemon.map(JostledTarget)
     }
 
     fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
@@ -55,7 +65,10 @@ impl<W: Way> Target for By<W> {
     }
 
     fn truth(&self) -> Facts {
-        W::truth(&self.0)
+        match (UNIX, ANSWERS) {
+            (false, true) => self.0.noted(["answered", "slowed_ns", "lost", "doubled"]),
+            _ => Facts::new(),
+        }
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -98,7 +111,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Asks a server that was launched for the run whether it is a jostled.
-    pub(crate) fn launched(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    fn launched(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let own = Credentials {
             user: None,
             password: setup.launcher.secret(),
@@ -107,7 +120,7 @@ impl Daemon {
     }
 
     /// The same of a server of the user's own, which may want a password.
-    pub(crate) fn named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    fn named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let own = Credentials::find(setup.credentials, VARIABLES)?;
         Daemon::asked(address, own, setup)
     }
@@ -134,14 +147,6 @@ impl Daemon {
         Client::admitted(&self.login)
     }
 
-    /// Launches this server on a socket among the run's own files.
-    pub(crate) fn launch_unix(server: &str, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
-        let path = setup.ledger.path().join(format!("{server}.socket"));
-        let server = format!("{server}:{}", path.display());
-        let address = Address::Unix(setup.launcher.launch(&server)?.into());
-        Daemon::launched(address, setup)
-    }
-
     fn info(&self) -> Result<Vec<u8>, SetupError> {
         self.client()?.ask(&[b"INFO"])
     }
@@ -159,7 +164,7 @@ impl Daemon {
 
     /// The figures that the server reports under these names. A figure that it does not
     /// report is left out; if it does not answer, all are.
-    pub(crate) fn noted<const N: usize>(&self, names: [&str; N]) -> Facts {
+    fn noted<const N: usize>(&self, names: [&str; N]) -> Facts {
         let info = self.info().unwrap_or_default();
         facts(names.map(|name| (name, info_figure(&info, name).map(|figure| figure as f64))))
     }

@@ -20,9 +20,8 @@ use crate::address::Address;
 use crate::login::{self, Credentials, Login};
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, secret, text};
-use crate::remote::Client;
+use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, Sign, Told, sign};
-use crate::stepped::SteppedLock;
 use crate::table::{Entry, LockCapabilities};
 use crate::wire::{Decoded, Reply};
 use crate::{
@@ -81,7 +80,7 @@ pub struct Nats {
 }
 
 impl Target for Nats {
-    type Lock = SteppedLock<NatsWire>;
+    type Lock = RemoteLock<NatsWire>;
 
     const ENTRY: Entry = Entry {
         name: "nats",
@@ -132,11 +131,11 @@ impl Target for Nats {
         nats.make_bucket(setup.common_name.is_some()).map(|()| nats)
     }
 
-    fn join(&self, worker: usize) -> Result<SteppedLock<NatsWire>, SetupError> {
+    fn join(&self, worker: usize) -> Result<RemoteLock<NatsWire>, SetupError> {
         let Session { client, inbox, .. } = self.server.session()?;
         let locks = (self.names, self.keys);
         let wire = NatsWire::new(locks, self.lease_ns, &inbox, (self.run, worker));
-        Ok(SteppedLock::new(client.into_stream(), wire))
+        Ok(RemoteLock::new(client, wire))
     }
 
     /// The bucket, with all that is in it.

@@ -75,13 +75,13 @@ pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
     ///
     /// # Errors
     /// In words for the user, with the remedy.
-    fn join(server: &On<Self>, worker: usize) -> Result<Self::Lock, SetupError>;
+    fn join(server: &RedisTarget<Self>, worker: usize) -> Result<Self::Lock, SetupError>;
 }
 
 /// A Redis on which workers lock by a recipe, and the names and the lease of this run's
 /// locks.
 #[derive(Debug)]
-pub struct On<R> {
+pub struct RedisTarget<R> {
     login: Login,
     pub(crate) names: Names,
     keys: usize,
@@ -97,7 +97,7 @@ pub struct On<R> {
 }
 
 /// Locked by the recipe of its documentation.
-pub type Redis = On<Documented>;
+pub type Redis = RedisTarget<Documented>;
 
 /// The recipe of its documentation.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ fn answers(login: &Login) -> Result<(), SetupError> {
     Client::admitted(login)?.ask(&[b"PING"]).map(drop)
 }
 
-impl<R: Recipe> On<R> {
+impl<R: Recipe> RedisTarget<R> {
     pub(crate) fn client(&self) -> Result<Client, SetupError> {
         Client::admitted(&self.login)
     }
@@ -209,15 +209,15 @@ impl<R: Recipe> On<R> {
     }
 }
 
-impl<R: Recipe> Target for On<R> {
+impl<R: Recipe> Target for RedisTarget<R> {
     type Lock = R::Lock;
 
     const ENTRY: Entry = R::ENTRY;
 
-    fn prepare(setup: &Setup<'_>) -> Result<On<R>, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<RedisTarget<R>, SetupError> {
         let connections = setup.connections(USUAL_CONNECTIONS);
         let (login, _) = setup.server(named, &Launch { connections }, None)?;
-        let server = On {
+        let server = RedisTarget {
             version: version(&login),
             login,
             names: Names::new(setup)?,
@@ -232,7 +232,7 @@ impl<R: Recipe> Target for On<R> {
         R::join(&server, 0)?;
         let log = |mut client: Client| server.slowest(&mut client, i64::MAX);
         let logged = server.client().ok().and_then(log);
-        Ok(On {
+        Ok(RedisTarget {
             logged: logged.map(|log| log.last),
             // Hosts end at different times, and have the same names.
             marked_ns: match setup.common_name {

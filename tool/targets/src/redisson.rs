@@ -10,9 +10,8 @@
 mod wire;
 
 use crate::program::secret;
-use crate::redis::{On, Recipe, Redis, USUAL_LEASE};
-use crate::remote::Client;
-use crate::stepped::SteppedLock;
+use crate::redis::{Recipe, Redis, RedisTarget, USUAL_LEASE};
+use crate::remote::{Client, RemoteLock};
 use crate::table::{Entry, LockCapabilities};
 use crate::{SetupError, Target};
 use jostle_resp::request::encode;
@@ -62,14 +61,14 @@ redis.call('pexpire', lock, lease)
 return 1";
 
 /// A Redis.
-pub type Redisson = On<Library>;
+pub type Redisson = RedisTarget<Library>;
 
 /// The library's recipe.
 #[derive(Debug)]
 pub struct Library;
 
 impl Recipe for Library {
-    type Lock = SteppedLock<RedissonWire>;
+    type Lock = RemoteLock<RedissonWire>;
 
     const ENTRY: Entry = Entry {
         name: "redisson",
@@ -105,13 +104,13 @@ impl Recipe for Library {
     const DELETIONS: u64 = 2;
 
     /// On a connection that knows the scripts, and on which messages may come.
-    fn join(server: &Redisson, _worker: usize) -> Result<SteppedLock<RedissonWire>, SetupError> {
+    fn join(server: &Redisson, _worker: usize) -> Result<RemoteLock<RedissonWire>, SetupError> {
         let mut client = server.client()?;
         let mut load = |script| client.ask(&[b"SCRIPT", b"LOAD", script]);
         let scripts = [load(TAKE)?, load(GIVE)?, load(KEEP)?];
         greet(&mut client)?;
         let wire = RedissonWire::new(server.names, server.lease_ms, scripts, &secret()?);
-        Ok(SteppedLock::new(client.into_stream(), wire))
+        Ok(RemoteLock::new(client, wire))
     }
 }
 

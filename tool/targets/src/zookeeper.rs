@@ -17,8 +17,8 @@ use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
+use crate::remote::{Client, RemoteLock};
 use crate::signs::{self, NoSigns, Sign, Told, sign};
-use crate::stepped::SteppedLock;
 use crate::table::{Entry, LockCapabilities};
 use crate::{
     Facts, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
@@ -59,7 +59,7 @@ pub struct Zookeeper {
 }
 
 impl Target for Zookeeper {
-    type Lock = SteppedLock<ZookeeperWire>;
+    type Lock = RemoteLock<ZookeeperWire>;
 
     const ENTRY: Entry = Entry {
         name: "zookeeper",
@@ -128,7 +128,7 @@ impl Target for Zookeeper {
         Ok(zookeeper)
     }
 
-    fn join(&self, worker: usize) -> Result<SteppedLock<ZookeeperWire>, SetupError> {
+    fn join(&self, worker: usize) -> Result<RemoteLock<ZookeeperWire>, SetupError> {
         let servers = self.servers.for_worker(worker);
         let session = Session::open(&servers, self.asked, &self.own)?;
         let place = (self.stays || servers.len() > 1).then(|| Place {
@@ -138,7 +138,7 @@ impl Target for Zookeeper {
         let timeout_ns = session.timeout.as_nanos() as u64;
         let session_of = (session.identity, timeout_ns);
         let wire = ZookeeperWire::new(self.names, self.keys, session_of, place);
-        Ok(SteppedLock::new(session.into_stream()?, wire))
+        Ok(RemoteLock::new(Client::new(session.into_stream()?), wire))
     }
 
     /// Removes the nodes of killed workers, which would otherwise stay until their sessions

@@ -91,8 +91,8 @@ impl Logs {
     }
 
     /// The log of one worker, for writing.
-    pub(crate) fn pen(&self, worker: usize) -> Pen<'_> {
-        Pen {
+    pub(crate) fn of_worker(&self, worker: usize) -> WorkerLog<'_> {
+        WorkerLog {
             words: self.words(worker),
         }
     }
@@ -142,11 +142,11 @@ fn bytes(most: usize) -> usize {
 
 /// A worker's means of logging its grants.
 #[derive(Clone, Copy, Debug)]
-pub struct Pen<'a> {
+pub struct WorkerLog<'a> {
     words: &'a [AtomicU64],
 }
 
-impl Pen<'_> {
+impl WorkerLog<'_> {
     /// The time if it writes at all, otherwise zero. It is the kernel's time: the scale of
     /// stamps is not accurate enough for comparison with other hosts.
     #[inline(always)]
@@ -323,7 +323,8 @@ mod tests {
             (2, 1, Mode::Exclusive, 4, 4, Some(0)), // an earlier one: only a fault could
         ];
         for (worker, key, mode, g, r, token) in written {
-            logs.pen(worker).log(key as usize, mode, (g, r), token);
+            logs.of_worker(worker)
+                .log(key as usize, mode, (g, r), token);
         }
         let log = logs.gather(&window());
         let read: Vec<_> = unpacked(&log).unwrap();
@@ -344,9 +345,10 @@ mod tests {
         let logs = logs(2, 2);
         for at in [1_500, 2_500, 3_500, 4_500] {
             let inner = (at, at + 10);
-            logs.pen(1).log(0, Mode::Exclusive, inner, None);
+            logs.of_worker(1).log(0, Mode::Exclusive, inner, None);
         }
-        logs.pen(0).log(0, Mode::Exclusive, (5_000, 5_001), None);
+        logs.of_worker(0)
+            .log(0, Mode::Exclusive, (5_000, 5_001), None);
         let log = logs.gather(&window());
         assert_eq!(unpacked(&log).unwrap().len(), 3);
         assert_eq!((log.made, log.until_ns), (5, 3_500));
@@ -359,7 +361,7 @@ mod tests {
             // 100 workers of one lock of 20 us: a turn in 2 ms.
             let at = 123_456_789_000_000 + nth * 2_000_000;
             let token = Some((1 << 40) + 100 * nth);
-            logs.pen(0)
+            logs.of_worker(0)
                 .log(0, Mode::Exclusive, (at, at + 20_000), token);
         }
         let bytes = logs.gather(&window()).packed.len();
@@ -370,7 +372,7 @@ mod tests {
     fn what_is_not_logged_takes_no_memory_and_is_not_sent() {
         let order = crate::order::tests::contend("lockd");
         let logs = Logs::new(&order, true).unwrap();
-        assert!(!logs.pen(0).is_on());
+        assert!(!logs.of_worker(0).is_on());
         let log = logs.gather(&window());
         assert!(log.is_empty());
         let data = crate::order::RunData::default();

@@ -4,10 +4,7 @@
 
 use crate::crew::Crew;
 use crate::order::{Merged, RunData, RunOrder};
-use jostle_targets::remote::Client;
-use jostle_targets::signs::{NoSigns, Signs, Told};
-use jostle_targets::{ServerFigures, SetupError};
-use std::collections::BTreeMap;
+use jostle_targets::{Facts, Locks, ServerFigures, SetupError};
 use std::sync::atomic::AtomicU64;
 
 /// What is measured, in the hands of the keeper.
@@ -21,55 +18,45 @@ pub trait Work: Sync {
     /// Whether a server answers, so that a worker may be busy or waiting.
     fn is_remote(&self) -> bool;
 
+    /// The locks that it takes; None of requests that are none.
+    fn locks(&self) -> Option<&dyn Locks>;
+
+    /// The locks whose owners and whose service are asked where a run went wrong. None of
+    /// requests: their answers tell.
+    fn accounted(&self) -> Option<&dyn Locks> {
+        None
+    }
+
     /// As [`jostle_targets::Target::server`].
     ///
     /// # Errors
     /// In words for the user.
-    fn counts(&self) -> Result<Option<ServerFigures>, SetupError>;
+    fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.locks().map_or(Ok(None), |locks| locks.server())
+    }
 
     /// As [`jostle_targets::Target::remove_leftovers`].
     ///
     /// # Errors
     /// In words for the user.
-    fn clear(&self) -> Result<(), SetupError>;
+    fn clear(&self) -> Result<(), SetupError> {
+        self.locks()
+            .map_or(Ok(()), |locks| locks.remove_leftovers())
+    }
 
     /// As [`jostle_targets::Target::finish`].
     ///
     /// # Errors
     /// In words for the user.
-    fn finish(&self) -> Result<(), SetupError>;
-
-    /// As [`jostle_targets::Target::strangers`].
-    ///
-    /// # Errors
-    /// Why there is no list of them.
-    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
-        Err(NoSigns::NotAsked)
-    }
-
-    /// As [`jostle_targets::Target::signs`].
-    ///
-    /// # Errors
-    /// Why the server says nothing.
-    fn signs(&self) -> Told {
-        Err(NoSigns::NotAsked)
-    }
-
-    /// As [`jostle_targets::Target::owners`].
-    fn owners(&self) -> Option<Signs> {
-        None
-    }
-
-    /// As [`jostle_targets::Target::holders`].
-    ///
-    /// # Errors
-    /// Why nobody tells.
-    fn holders(&self, _connection: &mut Option<Client>) -> Told {
-        Err(NoSigns::NotAsked)
+    fn finish(&self) -> Result<(), SetupError> {
+        self.locks().map_or(Ok(()), |locks| locks.finish())
     }
 
     /// What a specimen knows, and facts about the set-up.
-    fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>);
+    fn known(&self) -> (Facts, Facts) {
+        let known = |locks: &dyn Locks| (locks.truth(), locks.facts());
+        self.locks().map(known).unwrap_or_default()
+    }
 
     /// The life of one worker, in its process or thread. True if all went well.
     fn live(&self, crew: &Crew<'_>, worker: usize) -> bool;

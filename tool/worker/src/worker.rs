@@ -1,5 +1,5 @@
 //! The processes that carry workers, and the life of a worker with a lock: it ties
-//! itself to the keeper, makes its handle, works, and parts with its server.
+//! itself to the keeper, makes its own lock, works, and parts with its server.
 
 use crate::crew::Crew;
 use crate::order::{RunOrder, WorkloadOrder};
@@ -7,14 +7,11 @@ use crate::recording::tally::Counted;
 use crate::work::Work;
 use crate::workloads::contend::Probe;
 use crate::workloads::counted;
-use crate::workloads::locking::{Handle, LockOrder, Locking};
+use crate::workloads::locking::{LockOrder, Locking, Loop, WorkerLock};
 use crate::workloads::requests::{self, Requesting};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
-use jostle_targets::remote::Client;
-use jostle_targets::signs::{NoSigns, Signs, Told};
-use jostle_targets::{CallError, Entry, ServerFigures, Setup, SetupError};
-use std::collections::BTreeMap;
+use jostle_targets::{CallError, Entry, Locks, Setup, SetupError};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -47,30 +44,45 @@ impl Crew<'_> {
             workers.for_each(|worker| self.give_up(&self.shared.page(worker), 0, &text));
             return 1;
         }
-        let well = std::thread::scope(|scope| {
-            let threads: Vec<_> = workers
-                .map(|worker| {
-                    let thread = std::thread::Builder::new()
-                        .stack_size(work.thread_stack())
-                        .spawn_scoped(scope, move || work.live(self, worker));
-                    if let Err(error) = &thread {
-                        self.give_up(
-                            &self.shared.page(worker),
-                            error.raw_os_error().unwrap_or(0),
-                            &format!("cannot start thread {worker}: {error}; fewer workers (-w), or raise the limit on threads"),
-                        );
-                    }
-                    thread
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.is_ok_and(|t| t.join().unwrap_or(false)))
-                .filter(|well| !well)
-                .count()
-                == 0
-        });
+        let fewer = "fewer workers (-w), or raise the limit on threads";
+        let kind = (work.thread_stack(), "thread", fewer);
+        let well = self.threads(
+            workers,
+            kind,
+            |worker| worker,
+            |worker| work.live(self, worker),
+        );
         i32::from(!well)
+    }
+
+    /// Runs threads of these numbers until all have ended; `kind` is their stack, what they are,
+    /// and what to do if one cannot be started, which then fails in the name of a worker. True
+    /// if all went well.
+    pub(crate) fn threads(
+        &self,
+        numbers: Range<usize>,
+        kind: (usize, &str, &str),
+        worker_of: impl Fn(usize) -> usize,
+        run: impl Fn(usize) -> bool + Sync,
+    ) -> bool {
+        let (stack, what, fewer) = kind;
+        let run = &run;
+        std::thread::scope(|scope| {
+            let start = |nth| {
+                let thread = std::thread::Builder::new().stack_size(stack);
+                let thread = thread.spawn_scoped(scope, move || run(nth));
+                if let Err(error) = &thread {
+                    let text = format!("cannot start {what} {nth}: {error}; {fewer}");
+                    let page = self.shared.page(worker_of(nth));
+                    self.give_up(&page, error.raw_os_error().unwrap_or(0), &text);
+                }
+                thread
+            };
+            let threads: Vec<_> = numbers.map(start).collect();
+            let ends = threads.into_iter();
+            let ends = ends.map(|thread| thread.is_ok_and(|t| t.join().unwrap_or(false)));
+            ends.filter(|well| !well).count() == 0
+        })
     }
 }
 
@@ -100,31 +112,31 @@ pub fn prepare<'a>(
 }
 
 impl Locking<'_> {
-    /// What a worker does with its handle. True if all went well.
-    fn work_with(&self, crew: &Crew<'_>, worker: usize, handle: &mut dyn Handle) -> bool {
+    /// What a worker does with its lock. True if all went well.
+    fn work_with(&self, crew: &Crew<'_>, worker: usize, lock: &mut dyn WorkerLock) -> bool {
         let page = crew.shared.page(worker);
         let well = match self.order {
             LockOrder::Counted(counted) => crew.counted(worker, || {
-                counted::work(crew, self.door.locks(), counted, handle, worker)
+                counted::work(crew, self.lock.locks(), counted, lock, worker)
             }),
             LockOrder::Contend(contend) => {
                 crew.wait_for_start(&page);
                 let probe = Probe::from(crew.order.measure);
-                let done = handle.contend(crew, contend, worker, probe, u64::MAX);
-                // How often the worker asked its server, where its handle knows.
-                if let Some(traffic) = handle.lock().traffic() {
+                let done = lock.run(crew, worker, Loop::Contend(contend, probe, u64::MAX));
+                // How often the worker asked its server, where its lock knows.
+                if let Some(traffic) = lock.lock().traffic() {
                     page.note_traffic(traffic);
                 }
-                crew.leave(&page, done)
+                crew.leave(&page, done.map(drop))
             }
         };
-        crew.part(&page, well, || handle.lock().part())
+        crew.part(&page, well, || lock.lock().part())
     }
 
     fn measure_cost(
         &self,
         crew: &Crew<'_>,
-        handle: &mut dyn Handle,
+        lock: &mut dyn WorkerLock,
         blocks: usize,
         results: &[AtomicU64],
     ) -> Result<(), CallError> {
@@ -142,7 +154,7 @@ impl Locking<'_> {
         crew.shared.opens().store(0, Relaxed);
         let mut pass = |probe: Probe, pairs: u64| {
             let start = crew.clock.now();
-            handle.contend(crew, contend, 0, probe, pairs)?;
+            lock.run(crew, 0, Loop::Contend(contend, probe, pairs))?;
             Ok((crew.clock.now() - start) as f64 / pairs as f64)
         };
         // The first passes warm caches and find how many pairs fill one of the
@@ -168,7 +180,7 @@ impl Locking<'_> {
 
 impl Work for Locking<'_> {
     fn thread_stack(&self) -> usize {
-        self.door.locks().thread_stack()
+        self.lock.locks().thread_stack()
     }
 
     fn excludes(&self) -> bool {
@@ -179,46 +191,21 @@ impl Work for Locking<'_> {
         self.entry.is_remote()
     }
 
-    fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.door.locks().server()
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self.lock.locks())
     }
 
-    fn clear(&self) -> Result<(), SetupError> {
-        self.door.locks().remove_leftovers()
-    }
-
-    fn finish(&self) -> Result<(), SetupError> {
-        self.door.locks().finish()
-    }
-
-    fn strangers(&self) -> Result<Vec<String>, NoSigns> {
-        self.door.locks().strangers()
-    }
-
-    fn signs(&self) -> Told {
-        self.door.locks().signs()
-    }
-
-    fn owners(&self) -> Option<Signs> {
-        self.door.locks().owners()
-    }
-
-    fn holders(&self, connection: &mut Option<Client>) -> Told {
-        self.door.locks().holders(connection)
-    }
-
-    fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        let locks = self.door.locks();
-        (locks.truth(), locks.facts())
+    fn accounted(&self) -> Option<&dyn Locks> {
+        self.locks()
     }
 
     fn live(&self, crew: &Crew<'_>, worker: usize) -> bool {
         let mut well = false;
         let number = crew.order.number(worker);
         let joined = crew.settle(worker).and_then(|()| {
-            self.door.join(number, &mut |handle| {
+            self.lock.join(number, &mut |lock| {
                 crew.touch(worker);
-                well = self.work_with(crew, worker, handle);
+                well = self.work_with(crew, worker, lock);
             })
         });
         if let Err(error) = joined {
@@ -241,11 +228,11 @@ impl Work for Locking<'_> {
         }
         let mut measured = Ok(());
         let joined = crew.settle(0).and_then(|()| {
-            self.door.join(0, &mut |handle| {
+            self.lock.join(0, &mut |lock| {
                 crew.touch(0);
-                measured = self.measure_cost(crew, handle, blocks, results);
+                measured = self.measure_cost(crew, lock, blocks, results);
                 // An answer too many is for the runs to report, as one of theirs.
-                let _ = handle.lock().part();
+                let _ = lock.lock().part();
             })
         });
         let measured = joined

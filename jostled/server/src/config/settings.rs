@@ -1,11 +1,11 @@
 //! What an administrator writes: flags of `jostled`, and a TOML file with the same names.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use jostle_daemon::{Size, file};
+use jostle_daemon::{Size, complete};
 use serde::Deserialize;
 
-use super::{AfterCrash, Audited, ConfigError};
+use super::{AfterCrash, Audited};
 use crate::log::{Format, Level};
 
 /// Where leases and sessions are stored.
@@ -212,38 +212,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// [`ConfigError::File`].
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        Ok(file::settings(path)?)
-    }
-
     /// These settings, completed by those of `file`.
     #[must_use]
     pub fn over(mut self, file: Self) -> Self {
-        macro_rules! complete {
-            ($($name:ident)*) => {$( self.$name = self.$name.or(file.$name); )*};
-        }
-        complete! {
+        complete! { self by file:
             tls_cert tls_key unix unix_mode data store after_crash max_ttl password_file users_file
             tls_ca reserve_connections metrics log_level log_format max_connections
             max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
-            contention_memory
-            max_request max_output max_buffers idle_timeout request_timeout tcp_keepalive
-            busy_poll handover_timeout drain_timeout password
-        }
-        for (mine, other) in [
-            (&mut self.listen, file.listen),
-            (&mut self.tls_listen, file.tls_listen),
-        ] {
-            if mine.is_empty() {
-                *mine = other;
-            }
-        }
-        if self.audit.is_empty() {
-            self.audit = file.audit;
+            contention_memory max_request max_output max_buffers idle_timeout request_timeout
+            tcp_keepalive busy_poll handover_timeout drain_timeout password;
+            listen tls_listen audit
         }
         self.busy_poll_always |= file.busy_poll_always;
         self

@@ -1,12 +1,11 @@
 //! Turns the engine's progress reports into the state that the page and the metrics show.
 
-use super::history::Sample;
-use super::state::{Current, Owners, State};
+use super::state::{Current, State};
 use crate::progress::place;
 use jostle_engine::experiment::Progress;
 use jostle_engine::order::Running;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Buckets, End, Record, Run};
+use jostle_model::record::{Accounts, At, Buckets, End, Record, Run};
 use jostle_report::openmetrics::{self, NowRun};
 use jostle_report::{ResultSet, live};
 use jostle_stats::histogram::Histogram;
@@ -29,8 +28,6 @@ pub(super) struct Following {
     sets: Vec<ResultSet>,
     /// The run in progress.
     run: Option<Ongoing>,
-    /// Runs that were begun.
-    runs: usize,
     /// Runs that the experiments before this one had planned.
     planned_before: u64,
     planned: u64,
@@ -50,20 +47,15 @@ struct Ongoing {
 
 impl Following {
     /// What is going on. True where that changes what is shown.
-    pub(super) fn show(
-        &mut self,
-        progress: &Progress<'_>,
-        now: Duration,
-        state: &mut State,
-    ) -> bool {
+    pub(super) fn show(&mut self, progress: &Progress<'_>, state: &mut State) -> bool {
         match progress {
             Progress::Planned { points, rounds, .. } => {
                 self.planned = (points * rounds) as u64;
                 state.now().runs_planned = self.planned_before + self.planned;
             }
             Progress::Run(target, at, _) => self.begin(target, *at, state),
-            Progress::Running(look) => self.look(look, now, state),
-            Progress::Done(point) => self.done(point, now, state),
+            Progress::Running(look) => self.look(look, state),
+            Progress::Done(point) => self.done(point, state),
             Progress::Cost(_)
             | Progress::Alone(..)
             | Progress::Pilot(..)
@@ -73,7 +65,6 @@ impl Following {
     }
 
     fn begin(&mut self, target: &str, at: At, state: &mut State) {
-        self.runs += 1;
         let name = format!("{target}{}", place(at));
         state.run(Some(Current {
             point: name.clone(),
@@ -87,7 +78,7 @@ impl Following {
         });
     }
 
-    fn look(&mut self, look: &Running, now: Duration, state: &mut State) {
+    fn look(&mut self, look: &Running, state: &mut State) {
         let Some(run) = &mut self.run else { return };
         let nothing = Running::default();
         let last = run.looks.back().unwrap_or(&nothing);
@@ -97,22 +88,14 @@ impl Following {
         }
         let operations = look.operations.saturating_sub(last.operations);
         let cpus = (last.elapsed_ns > 0).then(|| cpus(last, look, span_s));
-        let sample = Sample {
-            t_s: now.as_secs_f64(),
-            point: state.point(&run.target, &run.name),
-            run: self.runs,
-            span_s,
-            per_s: operations as f64 / span_s,
-            ns: latency(&run.looks, look),
-            cpus,
-        };
+        let per_s = Some(operations as f64 / span_s);
         state.now().run = Some(NowRun {
             experiment: self.sets.len().max(1),
             workload: workload(&self.sets),
             target: run.target.clone(),
             at: run.at,
             operations: look.operations,
-            per_s: Some(sample.per_s),
+            per_s,
             latency: look
                 .latency
                 .clone()
@@ -125,18 +108,16 @@ impl Following {
             overlaps: look.overlaps,
             cpus,
         });
-        state.sample(sample);
         state.run(Some(Current {
             point: run.name.clone(),
-            elapsed_s: look.elapsed_ns as f64 / NS_PER_S,
-            window_s: look.window_ns.map(|ns| ns as f64 / NS_PER_S),
-            operations: look.operations,
-            planned: look.planned,
             timed: look.latency.as_ref().map(|(name, _)| name.clone()),
-            shares: look.shares.clone(),
-            workers: look.workers,
-            none: look.none,
-            overlaps: look.overlaps,
+            per_s,
+            ns: latency(&run.looks, look),
+            cpus,
+            look: Some(Running {
+                latency: None,
+                ..look.clone()
+            }),
         }));
         if run.looks.len() == LOOKS {
             run.looks.pop_front();
@@ -144,7 +125,7 @@ impl Following {
         run.looks.push_back(look.clone());
     }
 
-    fn done(&mut self, run: &Run, now: Duration, state: &mut State) {
+    fn done(&mut self, run: &Run, state: &mut State) {
         let Some(current) = self.run.take() else {
             return;
         };
@@ -156,13 +137,12 @@ impl Following {
             metrics.runs_planned = metrics.runs_planned.max(metrics.runs_finished);
         }
         state.run(None);
-        // A run that was too short to be looked at is one sample.
-        if current.looks.is_empty() && !run.verdict.is_invalid() {
-            let place = state.point(&current.target, &current.name);
-            state.sample(whole(run, place, self.runs, now));
-        }
-        if let Some(owners) = owners(run, current.name) {
-            state.owners(owners);
+        if let Some(accounts) = run.around.accounts.as_deref() {
+            let accounts = Accounts {
+                readings: None,
+                ..accounts.clone()
+            };
+            state.accounts(current.name, accounts);
         }
     }
 
@@ -274,60 +254,9 @@ fn between(from: &Running, to: &Running) -> Option<Histogram> {
     Some(Histogram::from_buckets(&Buckets(since.collect())))
 }
 
-/// p50, p90, p99 and the greatest.
-fn bands(times: &Histogram) -> Option<[Option<u64>; 4]> {
-    let most = times.quantile(1.0)?;
-    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|q| times.published(q));
-    Some([p50, p90, p99, Some(most)])
-}
-
-/// A run as one sample.
-fn whole(made: &Run, place: usize, run: usize, now: Duration) -> Sample {
-    let timed = openmetrics::latency(made);
-    let cpus = made.around.accounts.as_deref().map(|accounts| {
-        let cpus = |seconds: f64| seconds / accounts.between_s.max(f64::MIN_POSITIVE);
-        let server = accounts.server_s.unwrap_or(0.0);
-        let others = accounts.others_s.unwrap_or(0.0) + accounts.machine_s;
-        let workers = accounts.workers_s + accounts.requests_s.unwrap_or(0.0);
-        [workers, server, accounts.tool_s, others].map(cpus)
-    });
-    Sample {
-        t_s: now.as_secs_f64(),
-        point: place,
-        run,
-        span_s: made.window.window_s,
-        per_s: made.throughput_per_s,
-        ns: timed.and_then(|(_, times)| bands(&times)),
-        cpus,
-    }
-}
-
-/// CPU time of a finished run, with the names of neighbours.
-fn owners(run: &Run, name: String) -> Option<Owners> {
-    let accounts = run.around.accounts.as_deref()?;
-    let mut owners = vec![("workers".to_owned(), accounts.workers_s)];
-    let more = [
-        ("started for requests", accounts.requests_s),
-        ("server", accounts.server_s),
-        ("jostle", Some(accounts.tool_s)),
-        ("kernel", Some(accounts.machine_s)),
-    ];
-    let known = more.iter();
-    owners.extend(known.filter_map(|(name, used)| Some(((*name).to_owned(), (*used)?))));
-    let others = accounts.others.iter();
-    owners.extend(others.map(|other| (other.name.clone(), other.cpu_s)));
-    let named: f64 = accounts.others.iter().map(|other| other.cpu_s).sum();
-    let rest = accounts.others_s.map(|all| (all - named).max(0.0));
-    owners.extend(rest.map(|rest| ("others".to_owned(), rest)));
-    Some(Owners {
-        point: name,
-        between_s: accounts.between_s,
-        owners,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::state::Seen;
     use super::*;
     use jostle_engine::order::{Merged, Used};
 
@@ -357,53 +286,42 @@ mod tests {
         }
     }
 
-    fn samples(state: &State) -> serde_json::Value {
-        let (text, _) = state.since(None);
+    fn shown(state: &State) -> serde_json::Value {
+        let (text, _) = state.since(Seen::NOTHING);
         let data = text.split_once("data: ").unwrap().1;
-        serde_json::from_str::<serde_json::Value>(data).unwrap()["samples"].clone()
+        serde_json::from_str::<serde_json::Value>(data).unwrap()["run"].clone()
     }
 
     #[test]
-    fn a_sample_is_what_happened_since_the_one_before() {
+    fn a_look_shows_what_happened_since_the_one_before() {
         let (mut following, mut state) = (Following::default(), State::default());
-        let now = Duration::from_secs(5);
         let at = At {
             workers: Some(2),
             ..At::default()
         };
-        following.show(&Progress::Run("flock", at, 1), now, &mut state);
-        for one in [
-            look(1, 100, &[(100, 100)]),
-            look(3, 400, &[(100, 100), (2_000, 300)]),
-        ] {
-            assert!(following.show(&Progress::Running(&one), now, &mut state));
-        }
-        let samples = samples(&state);
-        assert_eq!(samples.as_array().unwrap().len(), 2);
-        assert_eq!(samples[0]["per_s"], 100.0);
-        assert!(
-            samples[0].get("cpus").is_none(),
-            "of the time since it began"
-        );
-        assert_eq!(samples[1]["per_s"], 150.0);
+        following.show(&Progress::Run("flock", at, 1), &mut state);
+        let mut after = |one: Running| {
+            assert!(following.show(&Progress::Running(&one), &mut state));
+            state.tick(5.0, String::new());
+            assert!(state.metrics().contains("jostle_run_operations_total{"));
+            shown(&state)
+        };
+        let first = after(look(1, 100, &[(100, 100)]));
+        assert_eq!(first["per_s"], 100.0);
+        assert!(first["cpus"].is_null(), "of the time since it began");
+        let second = after(look(3, 400, &[(100, 100), (2_000, 300)]));
+        assert_eq!(second["per_s"], 150.0);
         let near =
             |value: &serde_json::Value| (value.as_f64().unwrap() / 2_000.0 - 1.0).abs() < 0.01;
-        let ns = samples[1]["ns"].as_array().unwrap();
+        let ns = second["ns"].as_array().unwrap();
         assert!(near(&ns[0]) && near(&ns[3]), "{ns:?}");
         assert!(
             ns[2].is_null(),
             "3 of 300 are too few for a 99th percentile"
         );
-        assert_eq!(
-            samples[1]["cpus"],
-            serde_json::json!([0.5, 0.25, 0.0, 0.25])
-        );
-        state.tick(5.0, String::new());
-        assert!(state.metrics().contains("jostle_run_operations_total{"));
+        assert_eq!(second["cpus"], serde_json::json!([0.5, 0.25, 0.0, 0.25]));
         // Of the last second there are 600, of the whole run 1,000.
-        let one = look(4, 1_000, &[(100, 100), (2_000, 900)]);
-        following.show(&Progress::Running(&one), now, &mut state);
-        let ns = self::samples(&state)[2]["ns"].clone();
-        assert!(near(&ns[2]), "{ns:?}");
+        let third = after(look(4, 1_000, &[(100, 100), (2_000, 900)]));
+        assert!(near(&third["ns"][2]), "{third:?}");
     }
 }

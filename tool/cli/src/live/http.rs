@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
 /// Bytes of a request's head at most; browsers send under 2 KiB.
-pub(super) const HEAD_BYTES: usize = 16 << 10;
+const HEAD_BYTES: usize = 16 << 10;
 /// Header lines of a request at most.
 const HEADERS: usize = 64;
 

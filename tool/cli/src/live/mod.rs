@@ -4,9 +4,7 @@
 //! into a [`State`](state::State); a thread serves that. Tables are made between two runs,
 //! and never during a measurement. The keeper takes the looks at a run.
 
-mod changes;
 mod follow;
-mod history;
 mod http;
 mod server;
 mod state;
@@ -41,22 +39,25 @@ impl Live {
     /// # Errors
     /// An address that is in use or not of this machine.
     pub(crate) fn open(output: &Output) -> Result<Option<Live>, Failure> {
+        let token = random_hex();
+        let page = (output.live, "--live", "watch it at", format!("/{token}/"));
+        let metrics = (
+            output.metrics,
+            "--metrics",
+            "metrics are at",
+            "/metrics".to_owned(),
+        );
         let mut ports = Vec::new();
-        if let Some(address) = output.live {
-            let token = random_hex();
-            let port = bind("--live", address, Serves::Page(token.clone()))?;
-            let at = port.address().context("cannot tell the port of --live")?;
-            complain(&format!("watch it at http://{at}/{token}/"));
-            ports.push(port);
-        }
-        if let Some(address) = output.metrics {
+        for (address, option, words, path) in [page, metrics] {
+            let Some(address) = address else { continue };
             let to_all = !address.ip().is_loopback();
-            let serves = Serves::Metrics { to_all };
-            let port = bind("--metrics", address, serves)?;
-            let at = port
-                .address()
-                .context("cannot tell the port of --metrics")?;
-            complain(&format!("metrics are at http://{at}/metrics"));
+            let serves = match option {
+                "--live" => Serves::Page(token.clone()),
+                _ => Serves::Metrics { to_all },
+            };
+            let port = bind(option, address, serves)?;
+            let at = port.address().context("cannot tell the port")?;
+            complain(&format!("{words} http://{at}{path}"));
             ports.push(port);
         }
         if ports.is_empty() {
@@ -73,12 +74,8 @@ impl Live {
 
     /// What is going on.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
-        let elapsed = self.began.elapsed();
         let mut state = self.server.shared().state();
-        let changed = self
-            .following
-            .borrow_mut()
-            .show(progress, elapsed, &mut state);
+        let changed = self.following.borrow_mut().show(progress, &mut state);
         drop(state);
         if changed {
             self.server.shared().ring();
@@ -90,14 +87,9 @@ impl Live {
         // The table is made before the state is taken, which the thread may want.
         let made = self.following.borrow_mut().record(record);
         if let Some((html, metrics, title)) = made {
-            let mut state = self.server.shared().state();
-            if let Record::Experiment(experiment) = record {
-                state.has_cores(experiment.environment.cores);
-            }
-            state.results(html, metrics);
-            state.entitle(title);
-            drop(state);
-            self.server.shared().ring();
+            let shared = self.server.shared();
+            shared.state().results(html, metrics, title);
+            shared.ring();
         }
     }
 

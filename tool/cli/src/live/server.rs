@@ -1,16 +1,15 @@
-//! A thread that serves the page, its events and the metrics. It sleeps until a request
-//! arrives or the state changes, about once a second, and never waits for a reader. A slow
-//! reader gets the whole state instead of the changes that it missed; a reader that reads
-//! nothing is disconnected.
+//! Threads that serve the page, its events and the metrics: one for each port, and one for each
+//! connection. They sleep until a request arrives or the state changes, about once a second.
+//! Nobody waits for a reader: a slow one misses states between, and one that reads nothing is
+//! disconnected.
 
-use super::http::{self, HEAD_BYTES, Serves, Wanted};
-use super::state::State;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use super::http::{self, Serves, Wanted};
+use super::state::{Seen, State};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections at a time; further ones are closed at once.
@@ -21,12 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_millis(100);
 /// How long the end of the run waits for readers to take the last event.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// Stack of a thread.
+const STACK: usize = 256 << 10;
 
 /// What the measuring side and the server share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    bell: UnixStream,
+    changed: Condvar,
+    connections: AtomicUsize,
+    followers: AtomicUsize,
 }
 
 impl Shared {
@@ -35,24 +38,51 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the server. If the bell's buffer is full, a wake-up is already pending.
+    /// Wakes those who follow the state.
     pub(super) fn ring(&self) {
-        let _ = (&self.bell).write_all(&[1]);
+        self.changed.notify_all();
+    }
+
+    /// Waits for what a page has not seen. None after the last of it.
+    fn news(&self, seen: Seen) -> Option<(String, Seen)> {
+        let is_known = |state: &mut State| !state.is_closed() && state.latest() == seen;
+        let state = self.changed.wait_while(self.state(), is_known);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        Some(state.since(seen)).filter(|(_, now)| *now != seen)
     }
 }
 
-/// The thread.
-#[derive(Debug)]
-pub(super) struct LiveServer {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+/// One of those that a counter counts.
+struct Counted(Arc<Shared>, fn(&Shared) -> &AtomicUsize);
+
+impl Counted {
+    fn new(shared: &Arc<Shared>, counter: fn(&Shared) -> &AtomicUsize) -> Counted {
+        counter(shared).fetch_add(1, SeqCst);
+        Counted(Arc::clone(shared), counter)
+    }
 }
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.1)(&self.0).fetch_sub(1, SeqCst);
+        self.0.ring();
+    }
+}
+
+/// The threads, which end with the process.
+#[derive(Debug)]
+pub(super) struct LiveServer(Arc<Shared>);
 
 /// A port and what it serves.
 #[derive(Debug)]
 pub(super) struct Port {
     listener: TcpListener,
     serves: Serves,
+}
+
+fn thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("jostle-live".to_owned());
+    thread.stack_size(STACK).spawn(run).map(drop)
 }
 
 impl Port {
@@ -62,7 +92,6 @@ impl Port {
     /// The system's: it is in use, or not of this machine.
     pub(super) fn bind(address: SocketAddr, serves: Serves) -> io::Result<Port> {
         let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
         Ok(Port { listener, serves })
     }
 
@@ -73,298 +102,114 @@ impl Port {
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
+
+    fn serve(&self, shared: &Arc<Shared>) {
+        loop {
+            // For example no descriptors: without a pause this would loop at once.
+            let Ok((stream, _)) = self.listener.accept() else {
+                std::thread::sleep(REST);
+                continue;
+            };
+            if shared.connections.load(SeqCst) >= CONNECTIONS {
+                continue;
+            }
+            let one = Counted::new(shared, |shared| &shared.connections);
+            let serves = self.serves.clone();
+            // One that is refused or cut off ends, and nobody needs to know why.
+            let _ = thread(move || drop(attend(&stream, &serves, &one.0)));
+        }
+    }
 }
 
 impl LiveServer {
-    /// Starts the thread.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// The system's: no threads, no descriptors.
+    /// The system's: no threads.
     pub(super) fn start(ports: Vec<Port>) -> io::Result<LiveServer> {
-        let (bell, ears) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        ears.set_nonblocking(true)?;
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::default()),
-            bell,
-        });
-        let serving = ServerThread {
-            shared: Arc::clone(&shared),
-            ports,
-            ears,
-            guests: Vec::new(),
-            name: hostname(),
-        };
-        let thread = std::thread::Builder::new()
-            .name("jostle-live".to_owned())
-            .spawn(move || serving.serve())?;
-        Ok(LiveServer {
-            shared,
-            thread: Some(thread),
-        })
+        let server = LiveServer(Arc::default());
+        for port in ports {
+            let shared = Arc::clone(&server.0);
+            thread(move || port.serve(&shared))?;
+        }
+        Ok(server)
     }
 
-    /// What it shares with the measuring side.
+    /// What they share with the measuring side.
     pub(super) fn shared(&self) -> &Shared {
-        &self.shared
+        &self.0
     }
 }
 
 impl Drop for LiveServer {
     /// Lets readers have the last event, for a moment.
     fn drop(&mut self) {
-        self.shared.state().close();
-        self.shared.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let shared = &self.0;
+        shared.state().close();
+        shared.ring();
+        let ends = Instant::now() + FAREWELL;
+        while shared.followers.load(SeqCst) > 0 && Instant::now() < ends {
+            let left = ends.saturating_duration_since(Instant::now());
+            let waited = shared.changed.wait_timeout(shared.state(), left);
+            drop(waited);
         }
     }
 }
 
-fn hostname() -> String {
-    let names = rustix::system::uname();
-    names.nodename().to_string_lossy().into_owned()
+/// Answers a connection's request. An error ends the connection.
+fn attend(mut stream: &TcpStream, serves: &Serves, shared: &Arc<Shared>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let name = rustix::system::uname();
+    let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
+    let wanted = loop {
+        if let Some(wanted) = http::wanted(&head, serves, &name.nodename().to_string_lossy()) {
+            break wanted;
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => head.extend(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    };
+    let answer = match wanted {
+        Wanted::Page => {
+            let nonce = super::random_hex();
+            let policy = jostle_report::live::policy(&nonce);
+            let policy = format!("Content-Security-Policy: {policy}\r\n");
+            let page = jostle_report::live::page(&nonce);
+            http::answer(200, "text/html; charset=utf-8", &policy, &page)
+        }
+        Wanted::Events => return follow(stream, shared),
+        Wanted::Metrics => {
+            let text = shared.state().metrics();
+            let kind = jostle_report::openmetrics::CONTENT_TYPE;
+            http::answer(200, kind, "", &text)
+        }
+        Wanted::Refused(status, why) => {
+            http::answer(status, "text/plain; charset=utf-8", "", &format!("{why}\n"))
+        }
+    };
+    stream.write_all(&answer)?;
+    // Bytes that were not read would reset the connection before the answer is read.
+    stream.shutdown(Shutdown::Write)?;
+    for _ in 0..8 {
+        if stream.read(&mut buffer)? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
-/// A connection.
-struct Guest {
-    stream: TcpStream,
-    /// Which port it came to.
-    port: usize,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    /// Of `output`, what is sent.
-    sent: usize,
-    phase: Phase,
-    /// When something was last read or sent.
-    moved: Instant,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// The request is not whole yet.
-    Asks,
-    /// It ends when `output` is sent.
-    Hears,
-    /// It gets events; the number of the last one, None before the first.
-    Follows(Option<u64>),
-}
-
-struct ServerThread {
-    shared: Arc<Shared>,
-    ports: Vec<Port>,
-    ears: UnixStream,
-    guests: Vec<Guest>,
-    name: String,
-}
-
-impl ServerThread {
-    fn serve(mut self) {
-        let mut ends = None;
-        loop {
-            if self.wait(ends.is_some()).is_err() {
-                return;
-            }
-            self.listen();
-            let closed = self.shared.state().is_closed();
-            if closed {
-                ends.get_or_insert_with(|| Instant::now() + FAREWELL);
-            }
-            self.accept();
-            self.work();
-            let done = |guest: &Guest| guest.sent == guest.output.len();
-            let late = ends.is_some_and(|ends| Instant::now() >= ends);
-            if closed && (late || self.guests.iter().all(done)) {
-                return;
-            }
-        }
+/// Sends events until the run is over.
+fn follow(mut stream: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+    let _one = Counted::new(shared, |shared| &shared.followers);
+    stream.write_all(&http::stream())?;
+    let mut seen = Seen::NOTHING;
+    while let Some((text, now)) = shared.news(seen) {
+        stream.write_all(text.as_bytes())?;
+        seen = now;
     }
-
-    /// Until somebody asks, can be sent more, or rings.
-    fn wait(&self, closing: bool) -> io::Result<()> {
-        let listeners = self.ports.iter().map(|port| &port.listener);
-        let mut fds = vec![PollFd::new(&self.ears, PollFlags::IN)];
-        fds.extend(listeners.map(|listener| PollFd::new(listener, PollFlags::IN)));
-        for guest in &self.guests {
-            let wanted = match guest.sent < guest.output.len() {
-                true => PollFlags::IN | PollFlags::OUT,
-                false => PollFlags::IN,
-            };
-            fds.push(PollFd::new(&guest.stream, wanted));
-        }
-        // Wakes up at intervals to check for idle connections.
-        let patience = match (closing, self.guests.is_empty()) {
-            (true, _) => Some(Timespec {
-                tv_sec: 0,
-                tv_nsec: 20_000_000,
-            }),
-            (false, false) => Some(Timespec {
-                tv_sec: 5,
-                tv_nsec: 0,
-            }),
-            (false, true) => None,
-        };
-        match poll(&mut fds, patience.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Empties the bell.
-    fn listen(&self) {
-        let mut rings = [0; 256];
-        while matches!((&self.ears).read(&mut rings), Ok(1..)) {}
-    }
-
-    fn accept(&mut self) {
-        for (nth, port) in self.ports.iter().enumerate() {
-            loop {
-                let stream = match port.listener.accept() {
-                    Ok((stream, _)) => stream,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(_) => {
-                        // For example no descriptors: without a pause this would loop at
-                        // once.
-                        std::thread::sleep(REST);
-                        break;
-                    }
-                };
-                let full = self.guests.len() >= CONNECTIONS;
-                if full || stream.set_nonblocking(true).is_err() {
-                    continue;
-                }
-                self.guests.push(Guest {
-                    stream,
-                    port: nth,
-                    input: Vec::new(),
-                    output: Vec::new(),
-                    sent: 0,
-                    phase: Phase::Asks,
-                    moved: Instant::now(),
-                });
-            }
-        }
-    }
-
-    fn work(&mut self) {
-        let mut guests = std::mem::take(&mut self.guests);
-        guests.retain_mut(|guest| self.attend(guest).is_ok());
-        self.guests = guests;
-    }
-
-    /// What can be done for a guest without waiting. An error ends the connection.
-    fn attend(&self, guest: &mut Guest) -> io::Result<()> {
-        guest.read()?;
-        if guest.phase == Phase::Asks {
-            let port = &self.ports[guest.port];
-            if let Some(wanted) = http::wanted(&guest.input, &port.serves, &self.name) {
-                self.answer(guest, wanted);
-            }
-        }
-        if let Phase::Follows(last) = guest.phase
-            && guest.sent == guest.output.len()
-        {
-            let (text, now) = self.shared.state().since(last);
-            guest.say(text.into_bytes());
-            guest.phase = Phase::Follows(Some(now));
-        }
-        guest.write()
-    }
-
-    fn answer(&self, guest: &mut Guest, wanted: Wanted) {
-        guest.input = Vec::new();
-        guest.phase = Phase::Hears;
-        let plain = "text/plain; charset=utf-8";
-        match wanted {
-            Wanted::Page => {
-                let nonce = super::random_hex();
-                let policy = format!(
-                    "Content-Security-Policy: {}\r\n",
-                    jostle_report::live::policy(&nonce)
-                );
-                let page = jostle_report::live::page(&nonce);
-                guest.say(http::answer(
-                    200,
-                    "text/html; charset=utf-8",
-                    &policy,
-                    &page,
-                ));
-            }
-            Wanted::Events => {
-                guest.say(http::stream());
-                guest.phase = Phase::Follows(None);
-                // The first event goes with the head.
-                let (text, now) = self.shared.state().since(None);
-                guest.output.extend(text.into_bytes());
-                guest.phase = Phase::Follows(Some(now));
-            }
-            Wanted::Metrics => {
-                let text = self.shared.state().metrics();
-                let kind = jostle_report::openmetrics::CONTENT_TYPE;
-                guest.say(http::answer(200, kind, "", &text));
-            }
-            Wanted::Refused(status, why) => {
-                guest.say(http::answer(status, plain, "", &format!("{why}\n")));
-            }
-        }
-    }
-}
-
-impl Guest {
-    /// Takes what has come. What comes after the request is not read into memory.
-    fn read(&mut self) -> io::Result<()> {
-        let mut buffer = [0; 4096];
-        // Limited, so that a guest that never stops sending does not delay the others.
-        for _ in 0..8 {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(length) if self.phase == Phase::Asks => {
-                    self.moved = Instant::now();
-                    let room = HEAD_BYTES - self.input.len().min(HEAD_BYTES);
-                    self.input.extend(&buffer[..length.min(room)]);
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        match self.phase == Phase::Asks && self.moved.elapsed() > PATIENCE {
-            true => Err(ErrorKind::TimedOut.into()),
-            false => Ok(()),
-        }
-    }
-
-    /// Replaces what has been sent.
-    fn say(&mut self, output: Vec<u8>) {
-        if self.sent == self.output.len() && !output.is_empty() {
-            self.moved = Instant::now();
-        }
-        (self.output, self.sent) = (output, 0);
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        while self.sent < self.output.len() {
-            match self.stream.write(&self.output[self.sent..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(length) => {
-                    self.sent += length;
-                    self.moved = Instant::now();
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return match self.moved.elapsed() > PATIENCE {
-                        true => Err(ErrorKind::TimedOut.into()),
-                        false => Ok(()),
-                    };
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        match self.phase {
-            // Done: the connection ends.
-            Phase::Hears => Err(ErrorKind::ConnectionAborted.into()),
-            Phase::Asks | Phase::Follows(_) => Ok(()),
-        }
-    }
+    Ok(())
 }

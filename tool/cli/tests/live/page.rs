@@ -6,7 +6,6 @@ use crate::common::browser::{Browser, load_and_do};
 use crate::common::{Place, beside, must_have};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/record");
 const PAGES_OF_TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages");
@@ -266,9 +265,8 @@ fn the_figures_of_judge_are_files_too() {
 }
 
 #[test]
-fn a_card_is_a_file_that_is_replaced_and_nothing_else_is() {
+fn a_card_is_one_figure_below_the_finding_and_is_never_a_png() {
     let _beside = beside();
-    must_have("rsvg-convert", "librsvg2-bin");
     let place = Place::new();
     let line = format!("report {RECORDS}/old.jsonl --card card.svg");
     for _ in 0..2 {
@@ -276,21 +274,12 @@ fn a_card_is_a_file_that_is_replaced_and_nothing_else_is() {
         let card = place.read("card.svg");
         assert!(card.starts_with("<svg xmlns"), "{card:.80}");
     }
-    let drawn = Command::new("rsvg-convert")
-        .arg(place.file("card.svg"))
-        .output()
-        .unwrap();
-    assert!(drawn.stdout.starts_with(b"\x89PNG"));
-    assert_eq!(
-        u32::from_be_bytes(drawn.stdout[16..20].try_into().unwrap()),
-        1200
-    );
+    let png = line.replace("card.svg", "card.png");
+    let refused = place.jostle(&png).run().exits(2).prints_nothing();
+    refused.says("rsvg-convert --zoom=2 card.svg -o card.png");
     fs::write(place.file("card.svg"), "mine").unwrap();
-    place
-        .jostle(&line)
-        .run()
-        .exits(1)
-        .says("name another file with --card");
+    let kept = place.jostle(&line).run().exits(1);
+    kept.says("name another file with --card");
     assert_eq!(place.read("card.svg"), "mine");
 }
 

@@ -2,6 +2,7 @@
 //! needed, what is there, and what to do; it comes before anything has started,
 //! since a fork that fails at worker 480 of 1000 leaves only a mess to explain.
 
+use jostle_harness::limits::{self, Limit};
 use jostle_harness::{Refusal, bytes};
 use jostle_model::connect::PortRange;
 use jostle_model::plan::Carrier;
@@ -51,10 +52,6 @@ const OWN_DESCRIPTORS: u64 = 32;
 /// Address space of a process beside the memory shared by all: a worker was
 /// seen to have 16 MiB, stack and libraries included.
 const OWN_ADDRESS_SPACE: u64 = 32 << 20;
-
-/// Numbers that the kernel skips once it has counted to pid_max and starts
-/// again (RESERVED_PIDS in kernel/pid.c).
-const RESERVED_PIDS: u64 = 300;
 
 /// What a fresh IPC namespace allows (SEMMSL, SEMMNS, SEMMNI in linux/sem.h).
 const FRESH_NAMESPACE: Semaphores = Semaphores {
@@ -123,85 +120,38 @@ impl Need {
         }
     }
 
+    /// Refuses `more` of what a limit counts, of all ranks, if there is no room for it; `fewer`:
+    /// the workers that fit into a room.
+    fn within(
+        &self,
+        limit: Option<Limit<'_>>,
+        more: u64,
+        fewer: impl Fn(u64) -> u64,
+    ) -> Result<(), Refusal> {
+        let Some(limit) = limit.filter(|limit| limit.room() < more) else {
+            return Ok(());
+        };
+        let text = format!(
+            "{} {} {}, {} is {} ({} in use): {}{}",
+            self.opening_of_all(),
+            limit.amount(more),
+            limit.unit,
+            limit.owned(),
+            limit.amount(limit.max),
+            limit.amount(limit.used),
+            limit.remedy(more),
+            self.or_fewer(fewer(limit.room())),
+        );
+        let limit = limit.name;
+        Err(Refusal { limit, text })
+    }
+
     /// `, or -w at most 480`, unless not even one would fit. `at_most`: of one host.
     fn or_fewer(&self, at_most: u64) -> String {
         match at_most.min(self.workers.saturating_sub(1)) {
             0 => String::new(),
             n => format!(", or {} at most {}", self.option, n * self.hosts),
         }
-    }
-}
-
-/// A limit on the number of tasks.
-struct TaskLimit {
-    limit: &'static str,
-    owner: &'static str,
-    unit: &'static str,
-    max: u64,
-    used: u64,
-    /// The part of `max` that can never be used.
-    reserved: u64,
-    remedy: String,
-}
-
-impl TaskLimit {
-    fn room(&self) -> u64 {
-        self.max
-            .saturating_sub(self.used)
-            .saturating_sub(self.reserved)
-    }
-}
-
-/// Every limit on tasks that binds this process; `more` is what is to come.
-fn task_limits(machine: &Machine, more: u64) -> Vec<TaskLimit> {
-    let used = machine.kernel.tasks.unwrap_or(0);
-    let sysctl = |name, unit, max, reserved| TaskLimit {
-        limit: name,
-        owner: name,
-        unit,
-        max,
-        used,
-        reserved,
-        remedy: format!("raise it (`sysctl -w {name}={}`)", used + more + reserved),
-    };
-    let (pids, threads) = (machine.kernel.pid_max, machine.kernel.threads_max);
-    let mut limits = Vec::new();
-    if let Some(bound) = &machine.cgroup.tasks {
-        let (group, to) = (bound.group.display(), bound.used + more);
-        limits.push(TaskLimit {
-            limit: bound.name,
-            owner: "the cgroup's pids.max",
-            unit: "pids",
-            max: bound.max,
-            used: bound.used,
-            reserved: 0,
-            remedy: format!("raise it (`echo {to} > {group}/pids.max` as root)"),
-        });
-    }
-    limits.extend(pids.map(|max| sysctl("kernel.pid_max", "pids", max, RESERVED_PIDS)));
-    limits.extend(threads.map(|max| sysctl("kernel.threads-max", "tasks", max, 0)));
-    if let (Some(used), Some(max)) = (machine.user_tasks, machine.rlimits.tasks.soft) {
-        limits.push(TaskLimit {
-            limit: "RLIMIT_NPROC",
-            owner: "RLIMIT_NPROC of this user",
-            unit: "tasks",
-            max,
-            used,
-            reserved: 0,
-            remedy: raise_rlimit("-u", "--nproc", machine.rlimits.tasks.hard, used + more),
-        });
-    }
-    limits
-}
-
-/// How to raise a resource limit: by oneself up to the hard limit, beyond it
-/// only as root.
-fn raise_rlimit(flag: &str, option: &str, hard: Option<u64>, to: u64) -> String {
-    match hard {
-        Some(hard) if hard < to => {
-            format!("its hard limit is {hard}: raise it as root (`prlimit --pid $$ {option}={to}`)")
-        }
-        _ => format!("`ulimit {flag} {to}`"),
     }
 }
 
@@ -214,26 +164,9 @@ fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
     let more = carriers
         .saturating_add(need.own_tasks())
         .saturating_mul(need.ranks);
-    // The tightest, so that what `at most` promises holds for all of them.
-    let tightest = task_limits(machine, more)
-        .into_iter()
-        .min_by_key(TaskLimit::room);
-    match tightest {
-        Some(limit) if limit.room() < more => Err(Refusal {
-            limit: limit.limit,
-            text: format!(
-                "{} {more} {}, {} is {} ({} in use): {}{}",
-                need.opening_of_all(),
-                limit.unit,
-                limit.owner,
-                limit.max,
-                limit.used,
-                limit.remedy,
-                need.or_fewer((limit.room() / need.ranks).saturating_sub(need.own_tasks()) / each),
-            ),
-        }),
-        _ => Ok(()),
-    }
+    need.within(limits::tasks(machine), more, |room| {
+        (room / need.ranks).saturating_sub(need.own_tasks()) / each
+    })
 }
 
 fn descriptors(need: &Need, machine: &Machine) -> Result<(), Refusal> {
@@ -263,7 +196,7 @@ fn descriptors(need: &Need, machine: &Machine) -> Result<(), Refusal> {
         return Ok(());
     }
     let hard = machine.rlimits.descriptors.hard;
-    let mut remedy = raise_rlimit("-n", "--nofile", hard, needed);
+    let mut remedy = limits::raise_rlimit("-n", "--nofile", hard, needed);
     if let Some(nr_open) = machine.kernel.nr_open.filter(|nr_open| *nr_open < needed) {
         remedy = format!("`sysctl -w fs.nr_open={needed}` (now {nr_open}), then {remedy}");
     }
@@ -277,29 +210,10 @@ fn descriptors(need: &Need, machine: &Machine) -> Result<(), Refusal> {
     })
 }
 
-/// Open files of the whole machine; holders of CAP_SYS_ADMIN are not bound
-/// (alloc_empty_file() in fs/file_table.c).
 fn files(need: &Need, machine: &Machine) -> Result<(), Refusal> {
-    let (Some(max), false) = (machine.kernel.file_max, machine.status.sys_admin) else {
-        return Ok(());
-    };
-    let used = machine.kernel.files.unwrap_or(0);
     let each = need.descriptors_each.saturating_mul(need.ranks);
     let more = need.workers.saturating_mul(each);
-    let room = max.saturating_sub(used);
-    if more <= room {
-        return Ok(());
-    }
-    Err(Refusal {
-        limit: "fs.file-max",
-        text: format!(
-            "{} {more} open files, fs.file-max is {max} ({used} in use): raise it \
-             (`sysctl -w fs.file-max={}` as root){}",
-            need.opening_of_all(),
-            used.saturating_add(more),
-            need.or_fewer(room / each.max(1)),
-        ),
-    })
+    need.within(limits::files(machine), more, |room| room / each.max(1))
 }
 
 /// Connections from one address to one server, each with a port of its own.
@@ -418,25 +332,7 @@ fn memory(need: &Need, machine: &Machine) -> Result<(), Refusal> {
             ),
         });
     }
-    match &machine.cgroup.memory {
-        Some(bound) if bound.room() < needed => Err(Refusal {
-            limit: bound.name,
-            text: format!(
-                "{} {} of memory, the cgroup's {} is {} ({} in use): raise it (`echo {} > {}/{}` \
-                 as root){}",
-                need.opening_of_all(),
-                bytes(needed),
-                bound.name,
-                bytes(bound.max),
-                bytes(bound.used),
-                bound.used.saturating_add(needed),
-                bound.group.display(),
-                bound.name,
-                need.or_fewer(bound.room() / each.max(1)),
-            ),
-        }),
-        _ => Ok(()),
-    }
+    need.within(limits::memory(machine), needed, |room| room / each.max(1))
 }
 
 /// Growing a file beyond RLIMIT_FSIZE kills with SIGXFSZ, and anonymous shared

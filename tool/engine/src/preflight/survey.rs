@@ -6,6 +6,7 @@ mod sockets;
 
 use super::busy::BusyPrograms;
 use jostle_harness::bytes;
+use jostle_harness::limits::{self, SetBy};
 use jostle_model::text::quoted;
 use jostle_sys::limits::{Machine, Rlimit};
 use std::path::Path;
@@ -206,38 +207,28 @@ fn timer_slack(machine: &Machine) -> Option<Finding> {
 }
 
 fn tasks(machine: &Machine) -> Option<Finding> {
-    let kernel = &machine.kernel;
-    let used = kernel.tasks.unwrap_or(0);
-    let bound = machine.cgroup.tasks.as_ref();
-    let of_kernel = |max: Option<u64>, name: &str| {
-        let raised = format!("`sysctl -w {name}=4194304` as root");
-        let mend = format!("sysctl -w {name}=4194304");
-        max.map(|max| (max.saturating_sub(used), name.to_owned(), raised, mend))
+    let limit = limits::tasks(machine)?;
+    let (name, room) = (limit.name, limit.room());
+    let (label, raised, mend) = match limit.set_by {
+        SetBy::Group(group) => {
+            let label = format!("{name} of {}", group.display());
+            let raised = format!(
+                "raise {label} (`docker update --pids-limit -1 CONTAINER`, `systemctl \
+                 set-property UNIT TasksMax=infinity`)"
+            );
+            (label, raised, write_to("max", group, name))
+        }
+        SetBy::Sysctl => {
+            let command = format!("sysctl -w {name}=4194304");
+            (name.to_owned(), format!("`{command}` as root"), command)
+        }
+        SetBy::Shell(rlimit) => {
+            let wanted = (limit.used + 2 * MOST_WORKERS).to_string();
+            let mend = prlimit("nproc", &wanted, rlimit);
+            (name.to_owned(), format!("`ulimit -u {wanted}`"), mend)
+        }
     };
-    let of_group = bound.map(|b| {
-        let limit = format!("pids.max of {}", b.group.display());
-        let raised = format!(
-            "raise {limit} (`docker update --pids-limit -1 CONTAINER`, `systemctl set-property \
-             UNIT TasksMax=infinity`)"
-        );
-        (b.room(), limit, raised, write_to("max", &b.group, b.name))
-    });
-    let of_user = machine.user_tasks.zip(machine.rlimits.tasks.soft);
-    let of_user = of_user.map(|(used, max)| {
-        let wanted = (used + 2 * MOST_WORKERS).to_string();
-        let raised = format!("`ulimit -u {wanted}`");
-        let mend = prlimit("nproc", &wanted, machine.rlimits.tasks);
-        let limit = "RLIMIT_NPROC".to_owned();
-        (max.saturating_sub(used), limit, raised, mend)
-    });
-    let limits = [
-        of_group,
-        of_kernel(kernel.pid_max, "kernel.pid_max"),
-        of_kernel(kernel.threads_max, "kernel.threads-max"),
-        of_user,
-    ];
-    let (room, limit, raised, mend) = limits.into_iter().flatten().min()?;
-    let finding = Finding::fine("processes", format!("room for {room} more, by {limit}"));
+    let finding = Finding::fine("processes", format!("room for {room} more, by {label}"));
     Some(for_workers(finding, room, &raised).mended_by(mend))
 }
 

@@ -56,7 +56,7 @@ pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
 }
 
 /// Up to the first `;` or `:` outside parentheses, without a stop.
-pub(super) fn first_clause(sentence: &str) -> &str {
+fn first_clause(sentence: &str) -> &str {
     let is_open = |end: usize| {
         let count = |letter| sentence[..end].matches(letter).count();
         count('(') > count(')')
@@ -179,20 +179,27 @@ pub(super) fn is_all_invalid(set: &ResultSet) -> bool {
     !points.is_empty() && points.iter().all(|point| point.verdict.is_invalid())
 }
 
-/// The worst verdict of the points, and of how many.
+/// The worst verdict of the points, how many have it, and of how many; None without a point.
+pub(super) fn worst(sets: &[ResultSet]) -> Option<(Status, usize, usize)> {
+    let points = sets
+        .iter()
+        .flat_map(|set| summarize(&set.experiment, &set.runs));
+    let all: Vec<Status> = points.map(|point| point.verdict.is).collect();
+    let worst = *all.iter().max()?;
+    Some((
+        worst,
+        all.iter().filter(|is| **is == worst).count(),
+        all.len(),
+    ))
+}
+
 fn verdict(set: &ResultSet) -> Markup {
-    let points = summarize(&set.experiment, &set.runs);
-    let count = |is: Status| points.iter().filter(|point| point.verdict.is == is).count();
-    let worst = [Status::Invalid, Status::Suspect, Status::Valid]
-        .into_iter()
-        .find(|is| count(*is) > 0);
-    let all = points.len();
     html! {
-        @if let Some(worst) = worst {
+        @if let Some((worst, of, all)) = worst(std::slice::from_ref(set)) {
             p.badge {
                 span.word.(worst.to_string().to_lowercase()) { (worst) }
                 " "
-                @match (count(worst), all) {
+                @match (of, all) {
                     (1, 1) => { "the only point" }
                     (n, all) if n == all => { "all " (all) " points" }
                     (n, all) => { (n) " of " (all) " points; the reasons stand below their rows" }

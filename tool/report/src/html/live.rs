@@ -25,14 +25,10 @@ pub fn policy(nonce: &str) -> String {
 /// The page.
 pub fn page(nonce: &str) -> String {
     let figures = [
-        ("throughput", "Throughput", "operations a second"),
-        ("latency", "Latency", ""),
-        (
-            "fairness",
-            "Fairness",
-            "operations of each worker in this run, ascending",
-        ),
-        ("cpus", "CPU by owner", "CPUs in use"),
+        ("Throughput", "throughput"),
+        ("Latency", "latency"),
+        ("CPUs in use", "cpus"),
+        ("CPUs in use, last finished run", "owners"),
     ];
     let page = html! {
         (DOCTYPE)
@@ -51,13 +47,14 @@ pub fn page(nonce: &str) -> String {
                 main {
                     p #progress .intro {}
                     p #run .note {}
-                    div.figures { @for (id, title, note) in figures {
-                        figure.live id=(id) {
-                            figcaption { strong { (title) } " " span.note { (note) } }
-                            div.drawing {}
-                            p.legend {}
-                        }
+                    dl.facts { @for (name, id) in figures {
+                        div { dt id=[(id == "latency").then_some("timed")] { (name) } dd id=(id) { "none yet" } }
                     } }
+                    figure.live {
+                        figcaption { strong { "Fairness" } " " span.note { "operations of each worker of the run, ascending" } }
+                        div #drawing {}
+                        p #served .note {}
+                    }
                     h3 { "Finished points" }
                     div #results { p.note { "none yet" } }
                 }

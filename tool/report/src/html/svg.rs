@@ -2,17 +2,24 @@
 //! ground, below its title, with the rules of the page's style that it needs.
 
 use super::chapter::chapters;
+use super::conclusion::{finding, subject, worst};
 use super::figures::{Drawing, Panel, answer, groups};
 use super::scale::Scale;
 use super::{STYLE, ratios};
 use crate::ResultSet;
+use crate::format::{counted, lines};
 use crate::judged::Judgements;
+use crate::page::pages;
+use jostle_model::text::printable;
 use maud::{PreEscaped, html};
 use std::collections::BTreeMap;
 
 /// Pixels around a drawing, and above it for its title.
 const AROUND: f64 = 16.0;
 const TITLE: f64 = 44.0;
+/// Of `--card`: the height of a line above the title, and its letters.
+const LINE: f64 = 20.0;
+const LETTERS: usize = 70;
 
 /// One drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +44,34 @@ pub fn svg_files(sets: &[ResultSet]) -> Vec<SvgFile> {
     all
 }
 
+/// The picture of `--card`: of these figures the first, below what was found and the verdict;
+/// None where nothing was measured. Of several experiments of one file it shows the first that
+/// decides something.
+pub fn card(sets: &[ResultSet]) -> Option<String> {
+    let is_one_file = sets.windows(2).all(|two| two[0].file == two[1].file);
+    let decides = |set: &&[ResultSet]| pages(set)[0].is_decided;
+    let mut each = sets.chunks(1);
+    let shown = match is_one_file {
+        true => each.clone().find(decides).or(each.next())?,
+        false => sets,
+    };
+    let chapters = chapters(shown);
+    let chapter = chapters.first()?;
+    let (_, figures) = answer(chapter)?;
+    let figure = figures.iter().find(|figure| !figure.charts.is_empty())?;
+    let found = finding(shown, &pages(shown));
+    let found = found.unwrap_or_else(|| subject(&chapters, shown));
+    let mut above = lines(&found, LETTERS);
+    let (worst, of, all) = worst(shown)?;
+    let points = counted(all as u64, "point");
+    above.push(match of == all {
+        true => format!("{worst}: {points}"),
+        false => format!("{worst}: {of} of {points}"),
+    });
+    let picture = svg(figure, &figure.charts[0], &style(Scale::Log), &above);
+    Some(printable(&picture).into_owned())
+}
+
 /// Those of results of `judge`, on the linear scale that their page opens with.
 pub fn svg_files_of_judged(found: &[Judgements]) -> Vec<SvgFile> {
     let mut all = Vec::new();
@@ -59,15 +94,17 @@ fn add(all: &mut Vec<SvgFile>, of: &str, scale: Scale, figures: &[Drawing]) {
             let number = all.len() + 1;
             all.push(SvgFile {
                 name: format!("{number:02}-{of}-{}", slug(&figure.title)),
-                svg: svg(figure, panel, &style),
+                svg: svg(figure, panel, &style, &[]),
             });
         }
     }
 }
 
-fn svg(figure: &Drawing, panel: &Panel, style: &str) -> String {
+/// The drawing and its title, below lines of text.
+fn svg(figure: &Drawing, panel: &Panel, style: &str, above: &[String]) -> String {
     let (width, height) = drawn_size(panel);
-    let (whole, high) = (width + 2.0 * AROUND, height + TITLE + 2.0 * AROUND);
+    let top = LINE * above.len() as f64;
+    let (whole, high) = (width + 2.0 * AROUND, top + height + TITLE + 2.0 * AROUND);
     let title = match &panel.label {
         Some(label) => format!("{}: {label}", figure.title),
         None => figure.title.clone(),
@@ -77,16 +114,19 @@ fn svg(figure: &Drawing, panel: &Panel, style: &str) -> String {
             viewBox=(format!("0 0 {whole} {high}")) {
             style { (PreEscaped(style)) }
             rect width="100%" height="100%" fill="#fff" {}
-            text.title x=(AROUND) y="30" { (title) }
-            text.note x=(AROUND) y="48" { (super::scale::cut(&figure.note, (width / 5.6) as usize)) }
-            g transform=(format!("translate({AROUND} {})", TITLE + AROUND)) { (panel.drawing) }
+            @for (nth, line) in above.iter().enumerate() {
+                text.title x=(AROUND) y=(24.0 + LINE * nth as f64) { (line) }
+            }
+            text.title x=(AROUND) y=(top + 30.0) { (title) }
+            text.note x=(AROUND) y=(top + 48.0) { (super::scale::cut(&figure.note, (width / 5.6) as usize)) }
+            g transform=(format!("translate({AROUND} {})", top + TITLE + AROUND)) { (panel.drawing) }
         }
     };
     document.into_string() + "\n"
 }
 
 /// As its own `viewBox` has it: the height of some depends on their rows.
-pub(super) fn drawn_size(panel: &Panel) -> (f64, f64) {
+fn drawn_size(panel: &Panel) -> (f64, f64) {
     let text = &panel.drawing.0;
     let numbers = text.split("viewBox=\"0 0 ").nth(1);
     let numbers = numbers.and_then(|rest| rest.split('"').next());
@@ -99,7 +139,7 @@ pub(super) fn drawn_size(panel: &Panel) -> (f64, f64) {
 
 /// The page's rules for drawings, with the light colours in place of their names: other
 /// programs than browsers know no variables.
-pub(super) fn style(scale: Scale) -> String {
+fn style(scale: Scale) -> String {
     let colours: BTreeMap<&str, &str> = STYLE
         .lines()
         .take_while(|line| !line.starts_with('}'))
@@ -171,6 +211,29 @@ mod tests {
         for one in &all {
             assert!(one.svg.contains(".x.log, .y.log { display: none; }"));
         }
+    }
+
+    #[test]
+    fn a_card_is_the_first_figure_below_the_finding_and_the_verdict() {
+        let set = made::set();
+        let card = card(std::slice::from_ref(&set)).unwrap();
+        for part in ["sysv is the cheapest in CPU", "SUSPECT: 2 of 4 points"] {
+            assert!(card.contains(part), "{part}: {card}");
+        }
+        let first = &svg_files(&[set])[0].svg;
+        let drawing = first.split("<g transform").nth(1).unwrap();
+        assert!(card.contains(drawing.split_once('>').unwrap().1));
+        assert_eq!(super::card(&[made::broken()]), None);
+        assert_eq!(super::card(&[]), None);
+    }
+
+    /// The card of a plan had the names of its targets for a title.
+    #[test]
+    fn of_a_plan_the_card_shows_the_first_experiment_that_decides_something() {
+        let mut few = made::set();
+        few.runs.retain(|run| run.block < 3);
+        let card = card(&[few, made::set()]).unwrap();
+        assert!(card.contains("sysv is the cheapest in CPU"), "{card}");
     }
 
     #[test]

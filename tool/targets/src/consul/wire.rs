@@ -512,6 +512,10 @@ impl Wire for ConsulWire {
         }
     }
 
+    fn cancels(&self) -> bool {
+        true
+    }
+
     /// A read changes nothing, so that its answer need not be awaited.
     fn give_up(&mut self, _out: &mut Vec<u8>) {
         self.gives_up = true;

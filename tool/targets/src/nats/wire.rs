@@ -506,6 +506,10 @@ impl Wire for NatsWire {
         Ok(())
     }
 
+    fn cancels(&self) -> bool {
+        true
+    }
+
     fn give_up(&mut self, out: &mut Vec<u8>) {
         self.gives_up = true;
         if let State::Waiting(_) = self.state {

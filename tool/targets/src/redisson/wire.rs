@@ -457,6 +457,10 @@ impl Wire for RedissonWire {
         Ok(())
     }
 
+    fn cancels(&self) -> bool {
+        true
+    }
+
     fn give_up(&mut self, out: &mut Vec<u8>) {
         self.gives_up = true;
         if let State::Waiting(_) = self.state {

@@ -515,6 +515,10 @@ impl Wire for ZookeeperWire {
         Ok(())
     }
 
+    fn cancels(&self) -> bool {
+        true
+    }
+
     fn give_up(&mut self, out: &mut Vec<u8>) {
         self.gives_up = true;
         if self.state == State::Watching {

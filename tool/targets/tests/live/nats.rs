@@ -5,8 +5,8 @@ use crate::common::{GRANTED, REFUSED, block};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::nats::{Launch, Nats};
 use jostle_targets::program::Launched;
+use jostle_targets::remote::RemoteLock;
 use jostle_targets::signs::sign;
-use jostle_targets::stepped::SteppedLock;
 use jostle_targets::wire::Wire;
 use jostle_targets::{Launcher, Lock, Mode, Setup, SetupError, Target, Wait};
 use jostle_testbed::lock_servers as servers;
@@ -34,19 +34,19 @@ fn with(lease_ms: u64, check: impl FnOnce(&Nats)) {
 }
 
 /// The requests that this took.
-fn requests<W: Wire>(lock: &mut SteppedLock<W>, work: impl FnOnce(&mut SteppedLock<W>)) -> u64 {
+fn requests<W: Wire>(lock: &mut RemoteLock<W>, work: impl FnOnce(&mut RemoteLock<W>)) -> u64 {
     let before = lock.traffic().unwrap().round_trips;
     work(lock);
     lock.traffic().unwrap().round_trips - before
 }
 
-fn pair<W: Wire>(lock: &mut SteppedLock<W>) {
+fn pair<W: Wire>(lock: &mut RemoteLock<W>) {
     assert_eq!(lock.acquire(0, Mode::Exclusive, block()), GRANTED);
     assert_eq!(lock.release(0, Mode::Exclusive), Ok(()));
 }
 
 fn try_for<W: Wire>(
-    lock: &mut SteppedLock<W>,
+    lock: &mut RemoteLock<W>,
 ) -> Result<jostle_targets::Outcome, jostle_targets::CallError> {
     lock.acquire(0, Mode::Exclusive, Wait::Try)
 }

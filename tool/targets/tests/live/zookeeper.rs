@@ -4,7 +4,7 @@
 use crate::common::{LOOK, block, settles, until};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
-use jostle_targets::stepped::SteppedLock;
+use jostle_targets::remote::RemoteLock;
 use jostle_targets::wire::Wire;
 use jostle_targets::zookeeper::{Launch, Zookeeper};
 use jostle_targets::{Lock, Mode, Outcome, Setup, Target, Wait};
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-fn acquire<W: Wire>(lock: &mut SteppedLock<W>, wait: Wait) -> Result<Outcome, String> {
+fn acquire<W: Wire>(lock: &mut RemoteLock<W>, wait: Wait) -> Result<Outcome, String> {
     let acquired = lock.acquire(0, Mode::Exclusive, wait);
     acquired.map_err(|error| error.to_string())
 }

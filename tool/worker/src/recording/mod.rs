@@ -4,7 +4,7 @@
 pub(crate) mod recorder;
 pub(crate) mod tally;
 
-use crate::grants::{Logs, Pen};
+use crate::grants::{Logs, WorkerLog};
 use crate::order::RunOrder;
 use crate::page::Shared;
 use crate::witness::{Guard, Witness};
@@ -34,8 +34,8 @@ impl<'a> Common<'a> {
     }
 
     /// With which this worker logs its grants.
-    fn pen(&self, worker: usize) -> Pen<'a> {
-        self.logs.pen(worker)
+    fn of_worker(&self, worker: usize) -> WorkerLog<'a> {
+        self.logs.of_worker(worker)
     }
 
     /// This worker's own random numbers.

@@ -6,7 +6,7 @@
 //! costs nothing.
 
 use super::Common;
-use crate::grants::Pen;
+use crate::grants::WorkerLog;
 use crate::order::{ContendOrder, RunOrder};
 use crate::page::{Page, PageHistogram, SLICES, Shared, WRITERS, Word, phase};
 use crate::witness::{Before, Guard};
@@ -32,7 +32,7 @@ pub(crate) struct Recorder<'a> {
     /// with the others of its thread.
     figures: Page<'a>,
     guard: Guard<'a>,
-    pen: Pen<'a>,
+    grants: WorkerLog<'a>,
     rng: Rng,
     to_monotonic: u64,
     last_resort_ns: u64,
@@ -77,7 +77,7 @@ impl<'a> Recorder<'a> {
             page: shared.page(worker),
             figures: shared.page(figures),
             guard: common.guard(worker),
-            pen: common.pen(worker),
+            grants: common.of_worker(worker),
             rng: common.rng(worker),
             to_monotonic: shared.to_monotonic().load(Relaxed),
             last_resort_ns: shared.last_resort().load(Relaxed),
@@ -178,7 +178,7 @@ impl<'a> Recorder<'a> {
         } else {
             (0, UNKNOWN_CPU)
         };
-        let inner_from = self.pen.now();
+        let inner_from = self.grants.now();
         self.page.set(Word::GrantedAt, grant);
         self.page.set(Word::PendingSince, 0);
         self.page.add(Word::Total, 1);
@@ -262,7 +262,7 @@ impl<'a> Recorder<'a> {
         if WITNESS {
             self.guard.leave(grant.key, grant.mode);
         }
-        grant.inner_ns.1 = self.pen.now();
+        grant.inner_ns.1 = self.grants.now();
         if STAMPS {
             let (release, cpu) = self.clock.stamp();
             self.guard.releasing(grant.key, grant.mode, release, cpu);
@@ -273,7 +273,7 @@ impl<'a> Recorder<'a> {
     /// Whether grants are logged.
     #[inline(always)]
     pub(crate) fn logs(&self) -> bool {
-        self.pen.is_on()
+        self.grants.is_on()
     }
 
     /// Logs a grant of the window, which came with this token.
@@ -281,7 +281,7 @@ impl<'a> Recorder<'a> {
     pub(crate) fn log(&mut self, of: &Grant, token: Option<u64>) {
         let at = if of.stamped { of.grant } else { of.release };
         if at >= self.shared.opens().load(Relaxed) && at < self.closes() {
-            self.pen.log(of.key, of.mode, of.inner_ns, token);
+            self.grants.log(of.key, of.mode, of.inner_ns, token);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::Common;
 use super::recorder::handed_over;
-use crate::grants::Pen;
+use crate::grants::WorkerLog;
 use crate::order::{HoldOrder, RunOrder, StreamOrder};
 use crate::page::{Page, PageHistogram, SLICES, Stage, Word};
 use crate::witness::{Before, Guard};
@@ -73,7 +73,7 @@ pub struct Tally<'a> {
     /// with the others of its thread.
     figures: Page<'a>,
     guard: Guard<'a>,
-    pen: Pen<'a>,
+    grants: WorkerLog<'a>,
     worker: usize,
     stamps: Stamps,
     full: bool,
@@ -138,7 +138,7 @@ impl<'a> Tally<'a> {
             page,
             figures: common.shared.page(figures),
             guard: common.guard(worker),
-            pen: common.pen(worker),
+            grants: common.of_worker(worker),
             worker,
             stamps: Stamps {
                 every: if full { order.stamp_every } else { 0 },
@@ -189,7 +189,7 @@ impl<'a> Tally<'a> {
         } else {
             (0, UNKNOWN_CPU)
         };
-        let inner_from = self.pen.now();
+        let inner_from = self.grants.now();
         if self.full {
             self.guard.enter(key, Mode::Exclusive);
             if self.meets && stamped {
@@ -197,7 +197,7 @@ impl<'a> Tally<'a> {
             }
             self.guard.leave(key, Mode::Exclusive);
         }
-        let inner_ns = (inner_from, self.pen.now());
+        let inner_ns = (inner_from, self.grants.now());
         let mut release = 0;
         if self.meets {
             let (stamp, cpu) = self.clock.stamp();
@@ -226,13 +226,13 @@ impl<'a> Tally<'a> {
     /// Whether grants are logged.
     #[inline(always)]
     pub(crate) fn logs(&self) -> bool {
-        self.pen.is_on()
+        self.grants.is_on()
     }
 
     /// Logs a pair on lock number `key`, which came with this token.
     #[inline]
     pub(crate) fn log(&mut self, key: usize, pair: &Pair, token: Option<u64>) {
-        self.pen.log(key, Mode::Exclusive, pair.inner_ns, token);
+        self.grants.log(key, Mode::Exclusive, pair.inner_ns, token);
     }
 
     #[inline(always)]

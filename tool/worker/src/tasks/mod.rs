@@ -133,29 +133,17 @@ impl Locking<'_> {
         let _ = process::leave_group();
         // What is missing shows when a connection cannot be made.
         files::raise_descriptor_limit();
-        let well = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..crew.order.generator_threads)
-                .map(|nth| {
-                    let workers = crew.order.tasks_of(nth);
-                    let first = workers.start;
-                    let thread = std::thread::Builder::new()
-                        .stack_size(STACK)
-                        .spawn_scoped(scope, move || self.generator_thread(crew, nth, workers));
-                    if let Err(error) = &thread {
-                        crew.give_up(
-                            &crew.shared.page(first),
-                            error.raw_os_error().unwrap_or(0),
-                            &format!("cannot start generator thread {nth}: {error}; fewer of them (--generator-threads)"),
-                        );
-                    }
-                    thread
-                })
-                .collect();
-            let ends = threads
-                .into_iter()
-                .map(|thread| thread.is_ok_and(|t| t.join().unwrap_or(false)));
-            ends.filter(|well| !well).count() == 0
-        });
+        let kind = (
+            STACK,
+            "generator thread",
+            "fewer of them (--generator-threads)",
+        );
+        let well = crew.threads(
+            0..crew.order.generator_threads,
+            kind,
+            |nth| crew.order.tasks_of(nth).start,
+            |nth| self.generator_thread(crew, nth, crew.order.tasks_of(nth)),
+        );
         i32::from(!well)
     }
 
@@ -185,12 +173,18 @@ impl Locking<'_> {
             .for_each(|worker| crew.make_ready(&crew.shared.page(worker)));
         crew.await_start();
         match self.order {
-            LockOrder::Contend(contend) => contend_with(crew, contend, workers, dialled),
+            LockOrder::Contend(contend) => carry(
+                crew,
+                Some(contend),
+                workers,
+                dialled,
+                |worker, first, wire| contend::Contending::new(crew, contend, worker, first, wire),
+            ),
             LockOrder::Counted(counted) => match counted.pipeline() {
-                0 | 1 => carry(crew, workers, dialled, |worker, first, wire| {
+                0 | 1 => carry(crew, None, workers, dialled, |worker, first, wire| {
                     steps::Steps::new(crew, counted, worker, first, wire)
                 }),
-                _ => carry(crew, workers, dialled, |worker, first, wire| {
+                _ => carry(crew, None, workers, dialled, |worker, first, wire| {
                     pipelined::Pipelined::new(crew, counted, worker, first, wire)
                 }),
             },
@@ -199,7 +193,7 @@ impl Locking<'_> {
 
     /// The connection of the worker with this number among those of all hosts.
     fn dial(&self, number: usize) -> Result<Dialled, SetupError> {
-        self.door
+        self.lock
             .locks()
             .join(number)?
             .into_dialled()
@@ -222,34 +216,11 @@ fn take_place(crew: &Crew<'_>, nth: usize) -> Result<(), SetupError> {
     }
 }
 
-/// Each task arrives when it begins, so that the window opens when the last
-/// one has.
-fn contend_with(
-    crew: &Crew<'_>,
-    contend: &ContendOrder,
-    workers: Range<usize>,
-    dialled: Vec<Dialled>,
-) -> bool {
-    let first = workers.start;
-    let tasks = workers.clone().zip(dialled).map(|(worker, dialled)| {
-        let job = contend::Contending::new(crew, contend, worker, first, dialled.wire);
-        (dialled.stream, job)
-    });
-    let mut thread = match GeneratorThread::new(crew, Some(contend), first, tasks.collect()) {
-        Ok(thread) => thread,
-        Err(error) => return cannot_drive(crew, workers, &error),
-    };
-    for task in 0..workers.len() {
-        crew.arrive(&crew.shared.page(first + task));
-        thread.start(task);
-    }
-    thread.run();
-    depart(crew, workers) && thread.part()
-}
-
-/// The tasks of workloads that end with their operations.
+/// Carries these workers' jobs to their end. `contend`: each task arrives when it begins, so that
+/// the window opens when the last one has. Otherwise their operations end the run.
 fn carry<J: Job>(
     crew: &Crew<'_>,
+    contend: Option<&ContendOrder>,
     workers: Range<usize>,
     dialled: Vec<Dialled>,
     job: impl Fn(usize, usize, Box<dyn Wire>) -> J,
@@ -257,20 +228,27 @@ fn carry<J: Job>(
     let first = workers.start;
     let tasks = workers.clone().zip(dialled);
     let tasks = tasks.map(|(worker, dialled)| (dialled.stream, job(worker, first, dialled.wire)));
-    let mut thread = match GeneratorThread::new(crew, None, first, tasks.collect()) {
+    let mut thread = match GeneratorThread::new(crew, contend, first, tasks.collect()) {
         Ok(thread) => thread,
         Err(error) => return cannot_drive(crew, workers, &error),
     };
-    let before = Used::read(&crew.shared.page(first));
-    workers
-        .clone()
-        .for_each(|worker| crew.arrive(&crew.shared.page(worker)));
-    crew.await_all();
-    (0..workers.len()).for_each(|task| thread.start(task));
-    thread.run();
-    // The thread's, in the name of its first worker.
     let page = crew.shared.page(first);
-    Used::read(&page).less(&before).leave(&page);
+    let before = Used::read(&page);
+    for task in 0..workers.len() {
+        crew.arrive(&crew.shared.page(first + task));
+        if contend.is_some() {
+            thread.start(task);
+        }
+    }
+    if contend.is_none() {
+        crew.await_all();
+        (0..workers.len()).for_each(|task| thread.start(task));
+    }
+    thread.run();
+    if contend.is_none() {
+        // The thread's, in the name of its first worker.
+        Used::read(&page).less(&before).leave(&page);
+    }
     depart(crew, workers) && thread.part()
 }
 

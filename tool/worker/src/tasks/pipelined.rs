@@ -59,7 +59,7 @@ impl<'a> Pipelined<'a> {
             kind: counted.first_kind(),
             notes,
             wire,
-            end: Finish::new(crew),
+            end: Finish(crew),
             depth: counted.pipeline() as u64,
             together: crew.order.sent_together(),
             sent: 0,

@@ -25,31 +25,14 @@ pub(super) struct Steps<'a> {
     asked: bool,
 }
 
-/// Reports the progress of a task.
-pub(super) struct Finish<'a>(Box<dyn Fn(Progress) + 'a>);
+/// Reports what others of the crew wait for.
+pub(super) struct Finish<'a>(pub(super) &'a Crew<'a>);
 
-/// The progress that others wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// All its locks are held, or never will be.
-    Held,
-    /// It is done, or never will be.
-    Finished,
-}
-
-impl<'a> Finish<'a> {
-    /// Counted with the crew.
-    pub(super) fn new(crew: &'a Crew<'a>) -> Finish<'a> {
-        Finish(Box::new(|told| match told {
-            Progress::Held => crew.count(crew.shared.midway()),
-            Progress::Finished => crew.count(crew.shared.finished()),
-        }))
-    }
-
+impl Finish<'_> {
     /// All locks are held.
     pub(super) fn held(&self, notes: &Tally<'_>) {
         notes.page.set(Word::HeldAt, notes.clock.now());
-        (self.0)(Progress::Held);
+        self.0.count(self.0.shared.midway());
     }
 
     /// The end, which may have come before all locks were held.
@@ -60,9 +43,9 @@ impl<'a> Finish<'a> {
         }
         let holds = matches!(notes.counted, Counted::Hold(_));
         if holds && notes.page.get(Word::HeldAt) == 0 {
-            (self.0)(Progress::Held);
+            self.0.count(self.0.shared.midway());
         }
-        (self.0)(Progress::Finished);
+        self.0.count(self.0.shared.finished());
     }
 }
 
@@ -81,7 +64,7 @@ impl<'a> Steps<'a> {
             kind: counted.first_kind(),
             notes,
             wire,
-            end: Finish::new(crew),
+            end: Finish(crew),
             nth: 0,
             begun: 0,
             pair: Pair::default(),

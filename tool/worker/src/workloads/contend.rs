@@ -55,6 +55,7 @@ pub(crate) fn kept(contend: &ContendOrder, keeping: Option<Keeping>) -> Option<K
 ///
 /// # Errors
 /// The lock's call that failed.
+#[inline(never)]
 pub(crate) fn run<L: Lock>(
     lock: &mut L,
     crew: &Crew<'_>,

@@ -7,7 +7,7 @@
 //! can be read with everything held, and for as long as the keeper wants they keep
 //! what they hold (`renewals`).
 
-use super::locking::{Handle, is_answered};
+use super::locking::{Loop, WorkerLock, is_answered};
 use super::renewals::Renewals;
 use crate::crew::{Crew, Used};
 use crate::order::{HoldOrder, StreamOrder};
@@ -39,7 +39,7 @@ struct Course<'a, L> {
 }
 
 impl<'a, L: Lock> Course<'a, L> {
-    /// Worker number `worker`, with its handle.
+    /// Worker number `worker`, with its lock.
     fn new(lock: &'a mut L, crew: &Crew<'a>, counted: Counted<'a>, worker: usize) -> Course<'a, L> {
         let notes = crew.tally(counted, worker, worker);
         let keys = match counted {
@@ -183,18 +183,17 @@ pub(crate) fn work(
     crew: &Crew<'_>,
     locks: &dyn Locks,
     counted: Counted<'_>,
-    handle: &mut dyn Handle,
+    lock: &mut dyn WorkerLock,
     worker: usize,
 ) -> Result<bool, CallError> {
     let done = match counted {
-        // The traffic of its handle does not include the locks of other sessions.
+        // The traffic of its own lock does not include the locks of other sessions.
         Counted::Stream(stream) if stream.session_each => {
             return churn(locks, crew, stream, worker);
         }
-        Counted::Stream(stream) => handle.stream(crew, stream, worker),
-        Counted::Hold(hold) => handle.hold(crew, hold, worker),
+        _ => lock.run(crew, worker, Loop::Counted(counted)),
     };
-    if let Some(traffic) = handle.lock().traffic() {
+    if let Some(traffic) = lock.lock().traffic() {
         crew.shared.page(worker).note_traffic(traffic);
     }
     done
@@ -251,6 +250,7 @@ fn churn(
 ///
 /// # Errors
 /// The lock's call that failed.
+#[inline(never)]
 pub(crate) fn stream<L: Lock>(
     lock: &mut L,
     crew: &Crew<'_>,
@@ -288,6 +288,7 @@ pub(crate) fn stream<L: Lock>(
 ///
 /// # Errors
 /// The lock's call that failed.
+#[inline(never)]
 pub(crate) fn hold<L: Lock>(
     lock: &mut L,
     crew: &Crew<'_>,

@@ -1,15 +1,15 @@
 //! Workers that take locks: the target, and which workload they follow. Its counterpart
 //! for workers that send requests is `requests`.
 //!
-//! The measured loops are generic over the lock. [`Handle`] is a worker's lock together with
-//! the loops of its type, and [`Door`] makes one. Whatever else a worker does with its lock,
-//! it does through an object.
+//! The measured loops are generic over the lock. [`WorkerLock`] is a worker's lock together
+//! with the loops of its type, and [`PreparedLock`] makes one. Whatever else a worker does with
+//! its lock, it does through an object.
 
 use super::contend::{self, Probe};
 use super::counted;
 use super::staying::Staying;
 use crate::crew::Crew;
-use crate::order::{ContendOrder, HoldOrder, StreamOrder};
+use crate::order::ContendOrder;
 use crate::recording::tally::Counted;
 use jostle_sys::signal;
 use jostle_targets::{
@@ -21,7 +21,7 @@ pub(crate) struct Locking<'a> {
     /// Its line in the table.
     pub(crate) entry: &'static Entry,
     /// The lock.
-    pub(crate) door: Box<dyn Door>,
+    pub(crate) lock: Box<dyn PreparedLock>,
     /// What is done.
     pub(crate) order: LockOrder<'a>,
 }
@@ -45,96 +45,65 @@ impl<'a> Locking<'a> {
         setup: &Setup<'_>,
         order: LockOrder<'a>,
     ) -> Result<Locking<'a>, SetupError> {
-        let door = match visit(entry, Own(setup)) {
+        let lock = match visit(entry, Own(setup)) {
             Ok(own) => own?,
             Err(Own(setup)) => Box::new(Shared(prepare(entry, setup)?)),
         };
-        Ok(Locking { entry, door, order })
+        Ok(Locking { entry, lock, order })
     }
 }
 
-/// What all workers of a lock share, and the way to a worker's handle.
-pub(crate) trait Door: Sync {
+/// What all workers of a lock share, and the way to a worker's own.
+pub(crate) trait PreparedLock: Sync {
     /// The lock.
     fn locks(&self) -> &dyn Locks;
 
-    /// Makes the handle of worker number `worker`, and does `work` with it. The handle stands
-    /// on the worker's own stack, so that no two share a cache line.
+    /// Makes the lock of worker number `worker`, and does `work` with it. It stands on the
+    /// worker's own stack, so that no two share a cache line.
     ///
     /// # Errors
     /// In words for the user.
-    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError>;
+    fn join(
+        &self,
+        worker: usize,
+        work: &mut dyn FnMut(&mut dyn WorkerLock),
+    ) -> Result<(), SetupError>;
+}
+
+/// A measured loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Loop<'a> {
+    /// [`contend::run`], measured in this way, for so many grants.
+    Contend(&'a ContendOrder, Probe, u64),
+    /// [`counted::stream`] or [`counted::hold`].
+    Counted(Counted<'a>),
 }
 
 /// A worker's lock, and the measured loops of its type.
-pub(crate) trait Handle {
+pub(crate) trait WorkerLock {
     /// The lock.
     fn lock(&mut self) -> &mut dyn Lock;
 
-    /// As [`contend::run`].
+    /// Runs a loop as worker number `worker`. False if it was ended before all was done.
     ///
     /// # Errors
     /// The lock's call that failed.
-    fn contend(
-        &mut self,
-        crew: &Crew<'_>,
-        contend: &ContendOrder,
-        worker: usize,
-        probe: Probe,
-        limit: u64,
-    ) -> Result<(), CallError>;
-
-    /// As [`counted::stream`].
-    ///
-    /// # Errors
-    /// The lock's call that failed.
-    fn stream(
-        &mut self,
-        crew: &Crew<'_>,
-        stream: &StreamOrder,
-        worker: usize,
-    ) -> Result<bool, CallError>;
-
-    /// As [`counted::hold`].
-    ///
-    /// # Errors
-    /// The lock's call that failed.
-    fn hold(&mut self, crew: &Crew<'_>, hold: &HoldOrder, worker: usize)
-    -> Result<bool, CallError>;
+    fn run(&mut self, crew: &Crew<'_>, worker: usize, what: Loop<'_>) -> Result<bool, CallError>;
 }
 
-impl<L: Lock> Handle for L {
+impl<L: Lock> WorkerLock for L {
     fn lock(&mut self) -> &mut dyn Lock {
         self
     }
 
-    fn contend(
-        &mut self,
-        crew: &Crew<'_>,
-        contend: &ContendOrder,
-        worker: usize,
-        probe: Probe,
-        limit: u64,
-    ) -> Result<(), CallError> {
-        contend::run(self, crew, contend, worker, probe, limit)
-    }
-
-    fn stream(
-        &mut self,
-        crew: &Crew<'_>,
-        stream: &StreamOrder,
-        worker: usize,
-    ) -> Result<bool, CallError> {
-        counted::stream(self, crew, stream, worker)
-    }
-
-    fn hold(
-        &mut self,
-        crew: &Crew<'_>,
-        hold: &HoldOrder,
-        worker: usize,
-    ) -> Result<bool, CallError> {
-        counted::hold(self, crew, hold, worker)
+    fn run(&mut self, crew: &Crew<'_>, worker: usize, what: Loop<'_>) -> Result<bool, CallError> {
+        match what {
+            Loop::Contend(order, probe, limit) => {
+                contend::run(self, crew, order, worker, probe, limit).map(|()| true)
+            }
+            Loop::Counted(Counted::Stream(order)) => counted::stream(self, crew, order, worker),
+            Loop::Counted(Counted::Hold(order)) => counted::hold(self, crew, order, worker),
+        }
     }
 }
 
@@ -142,19 +111,23 @@ impl<L: Lock> Handle for L {
 struct Own<'a, 'b>(&'a Setup<'b>);
 
 impl Visitor for Own<'_, '_> {
-    type Out = Result<Box<dyn Door>, SetupError>;
+    type Out = Result<Box<dyn PreparedLock>, SetupError>;
 
     fn visit<T: Target>(self) -> Self::Out {
         Ok(Box::new(T::prepare(self.0)?))
     }
 }
 
-impl<T: Target> Door for T {
+impl<T: Target> PreparedLock for T {
     fn locks(&self) -> &dyn Locks {
         self
     }
 
-    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError> {
+    fn join(
+        &self,
+        worker: usize,
+        work: &mut dyn FnMut(&mut dyn WorkerLock),
+    ) -> Result<(), SetupError> {
         work(&mut Target::join(self, worker)?);
         Ok(())
     }
@@ -164,12 +137,16 @@ impl<T: Target> Door for T {
 /// that has several servers.
 struct Shared(Box<dyn Locks>);
 
-impl Door for Shared {
+impl PreparedLock for Shared {
     fn locks(&self) -> &dyn Locks {
         &*self.0
     }
 
-    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn Handle)) -> Result<(), SetupError> {
+    fn join(
+        &self,
+        worker: usize,
+        work: &mut dyn FnMut(&mut dyn WorkerLock),
+    ) -> Result<(), SetupError> {
         work(&mut Staying::new(self.0.join(worker)?));
         Ok(())
     }

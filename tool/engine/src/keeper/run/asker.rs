@@ -69,9 +69,12 @@ impl Asker {
     ) -> Asker {
         let mut connection = None;
         let mut asker = Asker::none(looker);
-        if work.holders(&mut connection) != Err(NoSigns::NotAsked) {
+        let Some(locks) = work.accounted() else {
+            return asker;
+        };
+        if locks.holders(&mut connection) != Err(NoSigns::NotAsked) {
             let mut ask = || {
-                let mut signs = work.holders(&mut connection)?;
+                let mut signs = locks.holders(&mut connection)?;
                 signs.insert(sign::WANTED_SHARED.to_owned(), all_share.into());
                 Ok(signs)
             };

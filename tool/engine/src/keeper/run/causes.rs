@@ -33,7 +33,10 @@ impl Looker {
 
     /// What the server says about itself.
     pub(super) fn server(self, work: &dyn Work, when: When) -> Look {
-        self.ask(LookedAt::Server, when, || work.signs())
+        self.ask(LookedAt::Server, when, || {
+            let locks = work.accounted().ok_or(NoSigns::NotAsked)?;
+            locks.signs()
+        })
     }
 
     pub(super) fn ask(self, at: LookedAt, when: When, ask: impl FnOnce() -> Told) -> Look {
@@ -184,7 +187,7 @@ impl Run<'_> {
 
     /// Who holds the lock and is no worker.
     fn owners(&self, children: &Children) -> Option<Signs> {
-        let mut signs = self.work.owners()?;
+        let mut signs = self.work.accounted()?.owners()?;
         if let Some(Sign::Processes(owners)) = signs.get_mut(sign::OWNERS) {
             owners.retain(|owner| !children.alive.contains_key(&owner.pid));
         }
@@ -260,7 +263,8 @@ impl Run<'_> {
         }
         if self.order.share.is_none() && asks {
             looks.push(looker.ask(LookedAt::Clients, When::After, || {
-                let clients = Sign::Texts(self.work.strangers()?);
+                let locks = self.work.accounted().ok_or(NoSigns::NotAsked)?;
+                let clients = Sign::Texts(locks.strangers()?);
                 Ok(known([(sign::CLIENTS, Some(clients))]))
             }));
         }

@@ -3,7 +3,7 @@
 
 use super::{Finding, Severity};
 use crate::order::Demand;
-use jostle_connections::limits::{TCP_BYTES, limits};
+use jostle_connections::limits::{TCP_BYTES, nearest};
 use jostle_model::connect::PortRange;
 use jostle_sys::limits::Machine;
 
@@ -22,7 +22,7 @@ pub(super) fn connections(machine: &Machine) -> Option<Finding> {
         listeners: 0,
         bytes_each: TCP_BYTES,
     };
-    let nearest = limits(&load, machine).into_iter().next()?;
+    let nearest = nearest(&load, machine).into_iter().next()?;
     let found = format!("about {} at once, by {}", nearest.at, nearest.name);
     Some(Finding::fine("TCP connections", found))
 }

@@ -30,7 +30,6 @@ use jostle_targets::{
 };
 use open::{Pool, Window};
 use page::{Part, Sheets};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -183,26 +182,15 @@ impl Work for Requesting<'_> {
         self.target.is_remote()
     }
 
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.target.locks()
+    }
+
     fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
         match self.target.locks() {
             Some(locks) => locks.server(),
             None => self.target.server(),
         }
-    }
-
-    fn clear(&self) -> Result<(), SetupError> {
-        let locks = self.target.locks();
-        locks.map_or(Ok(()), |locks| locks.remove_leftovers())
-    }
-
-    fn finish(&self) -> Result<(), SetupError> {
-        let locks = self.target.locks();
-        locks.map_or(Ok(()), |locks| locks.finish())
-    }
-
-    fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        let known = |locks: &dyn Locks| (locks.truth(), locks.facts());
-        self.target.locks().map(known).unwrap_or_default()
     }
 
     fn live(&self, crew: &Crew<'_>, worker: usize) -> bool {
