@@ -88,9 +88,6 @@ pub(crate) fn place(at: At) -> String {
 /// nothing.
 const MACHINE: usize = 6;
 
-/// The column of the swept values, which other tools do not have.
-const AT: usize = 2;
-
 /// `0.90..0.92`: what the machine alone did to the figure; `-` where that
 /// rounds to nothing.
 fn machine(row: &Compared) -> String {
@@ -138,9 +135,6 @@ pub(crate) fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     };
     if comparison.rows.iter().all(|(_, row)| machine(row) == "-") {
         leave_out(MACHINE);
-    }
-    if comparison.separate {
-        leave_out(AT);
     }
     // With several experiments each row says which one it is of.
     if comparison.rows.iter().all(|(number, _)| *number == 1) {
@@ -207,10 +201,9 @@ pub(crate) fn closing(comparison: &Comparison) -> String {
         0 => None,
         n => Some(format!("{n} {}", said.name())),
     });
-    let anchor = match (comparison.separate, comparison.paired) {
-        (true, _) => "separate sittings",
-        (_, true) => "runs of the same blocks",
-        (_, false) => "new/base is corrected for the machine's own change",
+    let anchor = match comparison.paired {
+        true => "runs of the same blocks",
+        false => "new/base is corrected for the machine's own change",
     };
     format!(
         "{} ({anchor}; within {} % is the same).",
