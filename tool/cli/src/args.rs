@@ -242,7 +242,7 @@ pub(crate) struct Explain {
     or a point is INVALID; 0 none surely got worse; 1 there is nothing to compare."
 )]
 pub(crate) struct Compare {
-    /// The result that is compared with: of jostle, or of another tool (hyperfine, k6, Criterion, go test, wrk, ...)
+    /// The result that is compared with
     #[arg(value_name = "BASE")]
     pub base: PathBuf,
     /// The result that is judged; without it, --targets names two of BASE

@@ -5,7 +5,7 @@ use crate::args::Compare;
 use crate::labels::{self, Label};
 use crate::{Failure, complain, html, print};
 use jostle_report::ResultSet;
-use jostle_report::compare::{CompareError, Input, foreign};
+use jostle_report::compare::{CompareError, Input};
 use std::path::{Path, PathBuf};
 
 /// Prints the comparison and returns the exit code.
@@ -16,9 +16,6 @@ pub(crate) fn compare(asked: &Compare) -> Result<u8, Failure> {
     let given = std::iter::once(&asked.base).chain(&asked.new);
     let files: Vec<&Path> = given.map(PathBuf::as_path).collect();
     labels::check(&asked.label, &files)?;
-    if let Some(done) = foreign(asked)? {
-        return Ok(done);
-    }
     let read = |path: &Path| read(path, &asked.label);
     let base = read(&asked.base)?;
     let new = asked.new.as_deref().map(read).transpose()?;
@@ -47,42 +44,6 @@ pub(crate) fn compare(asked: &Compare) -> Result<u8, Failure> {
         html::write_text(page, &text)?;
     }
     Ok(compared.exit_code())
-}
-
-/// Compares two results of other tools; None where BASE is none.
-fn foreign(asked: &Compare) -> Result<Option<u8>, Failure> {
-    let read = |path: &Path| match path.exists() {
-        true => foreign::read(path).map_err(anyhow::Error::from),
-        false => Ok(None),
-    };
-    let Some(base) = read(&asked.base)? else {
-        return Ok(None);
-    };
-    let new = asked.new.as_deref().map(read).transpose()?.flatten();
-    let (Some(new_path), Some(new), None) = (&asked.new, new, &asked.targets) else {
-        return Err(Failure::Usage(format!(
-            "{} is another tool's result: compare it with another one of that tool, without --targets",
-            asked.base.display()
-        )));
-    };
-    let input = Input {
-        base_name: &asked.base.to_string_lossy(),
-        base: &[],
-        new_name: &new_path.to_string_lossy(),
-        new: Some(&[]),
-        targets: None,
-        within: asked.threshold,
-        all: asked.all,
-        strict: asked.strict,
-    };
-    let compared = foreign::compare(&input, &base, &new).map_err(anyhow::Error::from)?;
-    if asked.html.is_some() {
-        return Err(Failure::Usage(
-            "--html draws results of jostle; leave it out".to_owned(),
-        ));
-    }
-    print(&compared.render(&asked.format))?;
-    Ok(Some(compared.exit_code()))
 }
 
 fn read(path: &Path, labels: &[Label]) -> Result<Vec<ResultSet>, Failure> {

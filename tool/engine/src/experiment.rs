@@ -276,7 +276,7 @@ impl Course<'_, '_> {
             false => self.pilots(&points, &calibration)?,
         };
         let swept = self.resolved.plan.workload.swept();
-        let value = |at: &At| swept.of(at).unwrap_or(0);
+        let value = |at: &At| (swept.of)(at).unwrap_or(0);
         let columns: Vec<u64> = points.iter().map(|(_, at)| value(at)).collect();
         let asked = self.asked();
         let mut schedule = match counted {
@@ -305,7 +305,7 @@ impl Course<'_, '_> {
             budget: Nanos(budget.0.saturating_sub(spent)),
             may_drop: self.resolved.may_drop || limit.is_some(),
             may_shorten: self.resolved.may_shorten,
-            option: plan.workload.swept().option(),
+            option: plan.workload.swept().option,
         }
     }
 
@@ -318,7 +318,7 @@ impl Course<'_, '_> {
             .filter(|(_, timing)| timing.is_some())
             .map(|(c, _)| *c)
             .collect();
-        if let Some(list) = plan.workload.swept().list(&mut plan) {
+        if let Some(list) = (plan.workload.swept().list)(&mut plan) {
             list.0.retain(|value| kept.contains(value));
         }
         plan

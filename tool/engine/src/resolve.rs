@@ -74,7 +74,7 @@ impl Resolved {
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
     let swept = plan.workload.swept();
     // How long locks are kept is what somebody asked for.
-    let asked = swept.list(&mut plan).is_some() || plan.keep.is_some();
+    let asked = (swept.list)(&mut plan).is_some() || plan.keep.is_some();
     let may_drop = plan.workload.facts().may_drop && !asked;
     let may_shorten = match plan.workload {
         Workload::Rate => Some(rate::QUICK_WINDOW),

@@ -102,7 +102,7 @@ fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> 
         ),
         may_drop,
         may_shorten,
-        option: plan.workload.swept().option(),
+        option: plan.workload.swept().option,
     };
     Nanos(setup.saturating_add(runs_ns(&plan, &asked)))
 }
@@ -125,7 +125,9 @@ fn runs_ns(plan: &Plan, asked: &Asked) -> u64 {
         targets.flat_map(|target| ats.iter().map(move |at| (target, at)))
     };
     let swept = plan.workload.swept();
-    let columns: Vec<u64> = points().map(|(_, at)| swept.of(at).unwrap_or(0)).collect();
+    let columns: Vec<u64> = points()
+        .map(|(_, at)| (swept.of)(at).unwrap_or(0))
+        .collect();
     if plan.workload.has_window() {
         let pilots: Vec<Pilot> = points().map(|(_, at)| guess(plan, at)).collect();
         return schedule::fit(&pilots, &columns, asked).takes().0;
@@ -281,7 +283,7 @@ pub fn quicken(plans: &mut [Plan]) -> Vec<String> {
 
 fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
     let swept = plan.workload.swept();
-    Some((swept.option(), swept.list(plan)?))
+    Some((swept.option, (swept.list)(plan)?))
 }
 
 /// Leaves out every second one of many values, and the greatest of few; the last of

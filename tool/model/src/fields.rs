@@ -34,21 +34,6 @@ impl Described {
     }
 }
 
-/// The records, as a line's `record` names them, each with its type.
-const RECORDS: [(&str, &str); 11] = [
-    ("experiment", "Experiment"),
-    ("scheduled", "Scheduled"),
-    ("resumed", "Resumed"),
-    ("run", "Run"),
-    ("closing", "Closing"),
-    ("verdict", "Judged"),
-    ("fit", "Fit"),
-    ("end", "End"),
-    ("calibrated", "Calibrated"),
-    ("judged", "Watched"),
-    ("doubled", "Doubled"),
-];
-
 macro_rules! sources {
     ($($file:literal)*) => { &[$(($file, include_str!($file))),*] };
 }
@@ -69,9 +54,10 @@ pub fn parts() -> Vec<Part> {
         parse(file, text, &mut types);
     }
     let mut parts = Vec::new();
-    for (record, name) in RECORDS {
-        if let Some(root) = find(&types, name, "record/mod.rs") {
-            describe(&types, root, record, &mut Vec::new(), &mut parts);
+    let root = find(&types, "Record", "record/mod.rs");
+    for (record, of) in root.map_or_else(Vec::new, |root| members(&types, root)) {
+        if let Some(of) = of {
+            describe(&types, of, &record.name, &mut Vec::new(), &mut parts);
         }
     }
     parts
@@ -92,7 +78,7 @@ struct Type {
 struct Member {
     name: String,
     meaning: String,
-    /// As written: `Option<Vec<Neighbour>>`.
+    /// As written: `Option<Vec<Neighbour>>`; that of an enum's value, if it has one.
     of_type: String,
     may_be_absent: bool,
     /// The fields of its type stand in its place.
@@ -151,7 +137,10 @@ fn begin(file: &'static str, line: &str, meaning: String) -> Option<Type> {
 fn member(line: &str, meaning: String, attributes: &str, of_all: &str) -> Option<Member> {
     let (name, of_type) = match line.strip_prefix("pub ") {
         Some(declared) => declared.trim_end_matches(',').split_once(": ")?,
-        None => (line.split([',', ' ', '(']).next()?, ""),
+        None => {
+            let value = line.split([',', ' ']).next()?.trim_end_matches(')');
+            value.split_once('(').unwrap_or((value, ""))
+        }
     };
     let written = || match quoted(of_all, "rename_all = ").as_deref() {
         Some("lowercase") => name.to_lowercase(),
@@ -284,95 +273,38 @@ fn with_marks(member: &Member) -> String {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = r#"
-/// One run.
-#[skip_serializing_none]
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-pub struct Run {
-    /// Its parts, see [`Part`],
-    /// in [order](order.md#x).
-    #[serde(rename = "pieces", skip_serializing_if = "Vec::is_empty", default)]
-    pub parts: Vec<Part>,
-    /// How it ended.
-    pub ended: Option<Ending>,
-    /// Where.
-    #[serde(flatten)]
-    pub at: Place,
-    /// Another.
-    pub last: Part,
-}
-
-impl Run {
-    /// No field.
-    pub fn none(&self) {}
-}
-
-/// A part.
-pub struct Part {
-    /// Its length.
-    pub length_ns: u64,
-}
-
-/// A place.
-pub struct Place {
-    /// Its host.
-    pub host: String,
-}
-
-/// An ending.
-#[serde(rename_all = "kebab-case")]
-pub enum Ending {
-    /// By itself.
-    OnTime,
-    /// Otherwise.
-    Stopped {
-        /// By what.
-        by: String,
-    },
-}
-"#;
-
     #[test]
-    fn a_type_has_its_fields_and_values_and_those_below_it() {
-        let mut types = Vec::new();
-        parse("run.rs", SOURCE, &mut types);
-        let mut parts = Vec::new();
-        describe(&types, &types[0], "run", &mut Vec::new(), &mut parts);
-        let field = |name: &str, meaning: &str, part: Option<&str>| Described {
-            name: name.to_owned(),
-            meaning: meaning.to_owned(),
-            values: Vec::new(),
-            part: part.map(str::to_owned),
+    fn a_field_has_the_file_s_name_its_marks_its_values_and_the_place_of_its_part() {
+        let parts = parts();
+        let field = |place: &str, name: &str| {
+            let part = parts.iter().find(|part| part.place == place).unwrap();
+            let mut fields = part.fields.iter();
+            fields.find(|field| field.bare_name() == name).unwrap()
         };
-        let pair = |(value, meaning): (&str, &str)| (value.to_owned(), meaning.to_owned());
-        let ended = Described {
-            values: [("on-time", "By itself."), ("stopped", "Otherwise.")]
-                .map(pair)
-                .into(),
-            ..field("ended?", "How it ended.", None)
-        };
-        let pieces = "Its parts, see `Part`, in order.";
-        let run = Part {
-            place: "run".to_owned(),
-            meaning: "One run.".to_owned(),
-            fields: vec![
-                field("pieces[]?", pieces, Some("run.pieces")),
-                ended,
-                field("host", "Its host.", None),
-                field("last", "Another.", Some("run.pieces")),
-            ],
-        };
-        assert_eq!(parts[0], run);
-        assert_eq!(parts[1].place, "run.pieces");
-        assert_eq!(parts[1].fields, [field("length_ns", "Its length.", None)]);
-        assert_eq!(parts[1].fields[0].bare_name(), "length_ns");
+        let renamed = field("run", "generators");
+        assert_eq!(renamed.name, "generators[]?");
+        assert_eq!(renamed.part.as_deref(), Some("run.generators"));
+        // Several parts have it.
+        let waits = ["acquire_ns", "reader_wait_ns"].map(|name| field("run", name).part.as_deref());
+        assert_eq!(waits, [Some("run.acquire_ns"); 2]);
+        // In place of a flat part, and without the address of its link.
+        assert_eq!(field("run", "start_spread_ns").name, "start_spread_ns");
+        assert!(
+            field("run", "null")
+                .meaning
+                .contains(" made beside this run;")
+        );
+        let told_by = &field("run.recovery", "told_by").values;
+        assert!(
+            told_by.iter().any(|(value, _)| value == "release"),
+            "{told_by:?}"
+        );
     }
 
     #[test]
     fn every_record_has_its_parts_and_every_field_a_meaning() {
         let parts = parts();
-        for (record, _) in RECORDS {
+        for record in ["experiment", "run", "verdict", "end", "doubled"] {
             assert!(parts.iter().any(|part| part.place == record), "{record}");
         }
         for part in &parts {

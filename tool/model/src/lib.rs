@@ -1,6 +1,6 @@
 //! Pure data that every other crate shares: times and lists as users type them ([`time`],
 //! `list`), the plan of an experiment ([`plan`]) with the one table of its options
-//! ([`options`]) and their defaults ([`defaults`]), the versioned records of the result
+//! ([`options`]), their defaults ([`defaults`]) and the values that are swept ([`swept`]), the versioned records of the result
 //! file ([`record`]), reading and writing both ([`serial`]), and the escaping of texts from
 //! outside ([`text`]).
 //!
@@ -21,6 +21,7 @@ pub mod record;
 mod remedy;
 pub mod serial;
 mod server_at;
+pub mod swept;
 pub mod text;
 pub mod time;
 pub mod who;

@@ -13,7 +13,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::borrow::Cow;
 
 pub use crate::options::Plan;
-pub use crate::workload::{Shape, Swept, Workload};
+pub use crate::workload::{Shape, Workload};
 
 /// A word that stands on the command line and in files, one of a few.
 macro_rules! words {

@@ -3,9 +3,9 @@
 //! Workloads with the same kind of run share a [`Shape`]; a workload needs its own match
 //! arm only where it differs.
 
-use crate::list::List;
 use crate::plan::{Plan, words};
 use crate::record::At;
+use crate::swept::{self, Swept};
 use serde::{Deserialize, Serialize};
 
 words! {
@@ -58,88 +58,15 @@ impl Shape {
     }
 
     /// What points of the sweep differ in, beside the number of workers.
-    const fn swept(self) -> Swept {
+    const fn swept(self) -> &'static Swept {
         match self {
-            Shape::Contend => Swept::Workers,
-            Shape::Stream => Swept::Operations,
-            Shape::Hold => Swept::Keys,
-            Shape::Connect => Swept::Open,
-            Shape::Rate => Swept::Rate,
-            Shape::Spread => Swept::Generators,
-            Shape::Recover => Swept::Fault,
-        }
-    }
-}
-
-/// A swept value, by its field of plans and points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swept {
-    /// Workers.
-    Workers,
-    /// Operations of each worker.
-    Operations,
-    /// Locks that each worker holds.
-    Keys,
-    /// Connections that are open.
-    Open,
-    /// Requests a second.
-    Rate,
-    /// Generators.
-    Generators,
-    /// What strikes.
-    Fault,
-}
-
-impl Swept {
-    /// The name of the field.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Swept::Workers => "workers",
-            Swept::Operations => "operations",
-            Swept::Keys => "keys",
-            Swept::Open => "open",
-            Swept::Rate => "rate",
-            Swept::Generators => "generators",
-            Swept::Fault => "fault",
-        }
-    }
-
-    /// The option as help and messages have it: the short one, where there is one.
-    pub const fn option(self) -> &'static str {
-        match self {
-            Swept::Workers => "-w",
-            Swept::Operations => "-n",
-            Swept::Keys => "--keys",
-            Swept::Open => "--open",
-            Swept::Rate => "--rate",
-            Swept::Generators => "--generators",
-            Swept::Fault => "--fault",
-        }
-    }
-
-    /// The value of a point; None of a fault, which is a word.
-    pub const fn of(self, at: &At) -> Option<u64> {
-        match self {
-            Swept::Workers => at.workers,
-            Swept::Operations => at.operations,
-            Swept::Keys => at.keys,
-            Swept::Open => at.open,
-            Swept::Rate => at.rate,
-            Swept::Generators => at.generators,
-            Swept::Fault => None,
-        }
-    }
-
-    /// The list of a plan; None of faults, which are words.
-    pub fn list(self, plan: &mut Plan) -> Option<&mut List> {
-        match self {
-            Swept::Workers => plan.workers.as_mut(),
-            Swept::Operations => plan.operations.as_mut(),
-            Swept::Keys => plan.keys.as_mut(),
-            Swept::Open => plan.open.as_mut(),
-            Swept::Rate => plan.rate.as_mut(),
-            Swept::Generators => plan.generators.as_mut(),
-            Swept::Fault => None,
+            Shape::Contend => swept::WORKERS,
+            Shape::Stream => swept::OPERATIONS,
+            Shape::Hold => swept::KEYS,
+            Shape::Connect => swept::OPEN,
+            Shape::Rate => swept::RATE,
+            Shape::Spread => swept::GENERATORS,
+            Shape::Recover => swept::FAULT,
         }
     }
 }
@@ -317,7 +244,7 @@ impl Workload {
     }
 
     /// What points of the sweep differ in, beside the number of workers.
-    pub const fn swept(self) -> Swept {
+    pub const fn swept(self) -> &'static Swept {
         self.shape().swept()
     }
 }

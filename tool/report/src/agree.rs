@@ -2,7 +2,7 @@
 //! reasons for every point of every file in record/, and of random results.
 
 use crate::command::command;
-use crate::csv::{SWEPT, tidy};
+use crate::csv::tidy;
 use crate::format::{grouped, significant, time};
 use crate::headline::headline;
 use crate::page::pages;
@@ -10,10 +10,10 @@ use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
 use jostle_model::plan::Workload;
 use jostle_model::record::{Judged, Record, Run, Status};
+use jostle_model::swept::SWEPT;
 use jostle_stats::checks::CHECKS;
 use jostle_stats::checks::anchor::{LONGEST, level};
-use jostle_stats::comparison::figures as compared;
-use jostle_stats::figures::{FIGURES, Figure};
+use jostle_stats::figures::{Figure, SUMMARIZED, headline as known_by};
 use jostle_stats::intervals::estimate;
 use jostle_stats::rng::Rng;
 use jostle_stats::summary::{PointSummary, summarize};
@@ -88,7 +88,7 @@ fn cell<'a>(row: &'a Row, name: &str) -> &'a str {
 
 /// The cells that identify a point within its result.
 fn key(row: &Row) -> Vec<String> {
-    let names = SWEPT.iter().map(|(name, _)| *name).chain(["target"]);
+    let names = SWEPT.iter().map(|swept| swept.csv).chain(["target"]);
     names.map(|name| cell(row, name).to_owned()).collect()
 }
 
@@ -115,12 +115,9 @@ fn in_csv(set: &ResultSet, judged: &[Judged]) {
     let rows = rows(&render("csv", std::slice::from_ref(set)));
     assert_eq!(rows.len(), judged.len());
     for (row, judged) in rows.iter().zip(judged) {
-        let at = SWEPT.iter().map(|(name, of)| (*name, of(&judged.at)));
-        for (name, value) in at {
-            assert_eq!(
-                cell(row, name),
-                value.map_or(String::new(), |n| n.to_string())
-            );
+        for swept in SWEPT {
+            let value = (swept.text)(&judged.at).unwrap_or_default();
+            assert_eq!(cell(row, swept.csv), value);
         }
         assert_eq!(cell(row, "target"), judged.target);
         let printed = Printed::of(judged);
@@ -156,8 +153,8 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
     let mut measured = BTreeMap::<_, Vec<f64>>::new();
     let mut shown = BTreeMap::<_, BTreeSet<String>>::new();
     let keyed = judged.iter().map(|judged| {
-        let at = SWEPT.iter().map(|(_, of)| of(&judged.at));
-        let at = at.map(|value| value.map_or(String::new(), |n| n.to_string()));
+        let at = SWEPT.iter().map(|swept| (swept.text)(&judged.at));
+        let at = at.map(Option::unwrap_or_default);
         let key: Vec<String> = at.chain([judged.target.clone()]).collect();
         let printed = Printed::of(judged);
         (key, (judged, (printed.is, printed.checks)))
@@ -386,29 +383,23 @@ fn figures_are_the_same(set: &ResultSet) {
     for (row, summary) in usable {
         let known = |of: &Figure| summary["figures"][of.name]["median"].as_f64();
         // csv has both parts of this difference.
-        for of in FIGURES.iter().filter(|of| of.name != "service_net_ns") {
+        for of in SUMMARIZED.iter().filter(|of| of.name != "service_net_ns") {
             let mut names = NAMES_IN_CSV.iter();
             let other = names.find(|(name, _)| *name == of.name);
             let name = other.map_or(of.name, |(_, name)| name);
             let in_csv: Option<f64> = cell(row, name).parse().ok();
             assert_eq!(in_csv, known(of), "{name}: {:?}", key(row));
         }
-        let headlines = compared::FIGURES.iter();
-        let headlines = headlines.filter(|of| compared::is_headline(&set.experiment.plan, of));
-        for median in headlines.filter_map(|of| known(of.figure)) {
+        if let Some(median) = known(known_by(&set.experiment.plan)) {
             assert_eq!(github.next().unwrap()["value"].as_f64(), Some(median));
         }
     }
     assert_eq!(github.next(), None);
     let points = summarize(&set.experiment, &set.runs);
     let headline = |point: &&PointSummary<'_>| point.is_usable() && point.figure().is_some();
-    let rate = points.iter().filter(headline).flat_map(|point| {
-        let headlines = compared::FIGURES.iter();
-        let mut headlines = headlines.filter(|of| compared::is_headline(&set.experiment.plan, of));
-        headlines
-            .next()
-            .map_or(Vec::new(), |of| point.each(of.figure.over, of.figure.of))
-    });
+    let known_by = known_by(&set.experiment.plan);
+    let rate = points.iter().filter(headline);
+    let rate = rate.flat_map(|point| point.each(known_by));
     let lines = render("benchstat", sets);
     let lines = lines.lines().filter(|line| line.starts_with("Benchmark"));
     let values = lines.map(|line| {

@@ -5,7 +5,7 @@
 
 use crate::ResultSet;
 use crate::compare::place;
-use jostle_stats::comparison::figures::{Better, ComparedFigure, FIGURES, is_headline};
+use jostle_stats::figures::{Better, Figure, headline};
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use serde::Serialize;
 
@@ -13,18 +13,16 @@ use serde::Serialize;
 /// each run.
 fn each<T>(
     sets: &[ResultSet],
-    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &ComparedFigure, (Estimate, &[f64])) -> T,
+    mut of: impl FnMut(&ResultSet, &PointSummary<'_>, &Figure, (Estimate, &[f64])) -> T,
 ) -> Vec<T> {
     let mut all = Vec::new();
     for set in sets {
-        let plan = &set.experiment.plan;
+        let figure = headline(&set.experiment.plan);
         let points = summarize(&set.experiment, &set.runs);
         for point in points.iter().filter(|point| !point.verdict.is_invalid()) {
-            for figure in FIGURES.iter().filter(|figure| is_headline(plan, figure)) {
-                if let Some(estimate) = point.of(figure.figure) {
-                    let runs = point.each(figure.figure.over, figure.figure.of);
-                    all.push(of(set, point, figure, (estimate, &runs)));
-                }
+            if let Some(estimate) = point.of(figure) {
+                let runs = point.each(figure);
+                all.push(of(set, point, figure, (estimate, &runs)));
             }
         }
     }
@@ -36,7 +34,7 @@ fn each<T>(
 pub(crate) fn benchstat(sets: &[ResultSet]) -> String {
     let mut units = Vec::new();
     let lines = each(sets, |set, point, figure, (_, runs)| {
-        let unit = figure.label.replace(' ', "-");
+        let unit = figure.compared.replace(' ', "-");
         let better = match figure.better {
             Better::More => "higher",
             Better::Less => "lower",
@@ -95,7 +93,7 @@ pub(crate) fn github(sets: &[ResultSet]) -> String {
             name: format!("{} {}, {place}", set.experiment.plan.workload, point.target)
                 .trim_end_matches([',', ' '])
                 .to_owned(),
-            unit: figure.label.to_owned(),
+            unit: figure.compared.to_owned(),
             value: estimate.median,
             range: format!("{least} to {most}"),
             extra: format!("{}, {} runs", point.verdict.is, runs.len()),

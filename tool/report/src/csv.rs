@@ -12,43 +12,29 @@
 //! (`=`, `+`, `-`, `@`) has an apostrophe before it. Histograms, series and columns with a
 //! value for each worker are in `--format json` only.
 
-mod evidence;
 mod figures;
 mod hosts;
 mod sheet;
 
 use crate::ResultSet;
-use figures::{CsvColumn, Over, figures};
+use figures::{Column, columns};
 use jostle_model::Busy;
 use jostle_model::hosts::HostPart;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Run, Status, Verdict};
+use jostle_model::record::{Run, Status, Verdict};
+use jostle_model::swept::SWEPT;
 use jostle_stats::checks::neighbours;
+use jostle_stats::figures::Fold;
 use jostle_stats::intervals::estimate;
 use jostle_stats::summary::{OneBound, PointSummary, summarize};
 use sheet::{Sheet, number, or_empty};
-
-/// Where a point has a swept value.
-type Swept = fn(&At) -> Option<u64>;
-
-/// The swept values, by the names of their columns.
-pub(crate) const SWEPT: [(&str, Swept); 8] = [
-    ("workers", |at| at.workers),
-    ("operations_each", |at| at.operations),
-    ("keys_held", |at| at.keys),
-    ("open", |at| at.open),
-    ("listeners", |at| at.listeners),
-    ("sources", |at| at.sources),
-    ("offered_per_s", |at| at.rate),
-    ("generators", |at| at.generators),
-];
 
 /// A column and what stands in it.
 type Cell = (&'static str, String);
 
 /// One row for each point.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
-    let figures = figures(sets);
+    let columns = columns(sets);
     let mut sheet = Sheet::new(["target", "workload", "verdict", "checks"]);
     for (at, set) in sets.iter().enumerate() {
         for point in summarize(&set.experiment, &set.runs) {
@@ -68,8 +54,8 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
                 .to_owned(),
             );
             bounds(&mut sheet, &point);
-            for figure in &figures {
-                over_runs(&mut sheet, figure, &point);
+            for column in &columns {
+                over_runs(&mut sheet, column, &point);
             }
         }
     }
@@ -113,45 +99,45 @@ fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
 }
 
 /// A figure over the runs of a point.
-fn over_runs(sheet: &mut Sheet, figure: &CsvColumn, point: &PointSummary<'_>) {
-    let usable = figure.is_shown(point);
-    let runs = figure.runs(point);
+fn over_runs(sheet: &mut Sheet, column: &Column, point: &PointSummary<'_>) {
+    let usable = column.is_shown(point);
+    let runs = column.runs(point);
     let each = runs.iter().filter(|_| usable);
-    let values: Vec<f64> = match figure.over {
-        // Columns of one run, so that they belong together.
-        Over::Fairness => {
+    let fold = column.figure.fold;
+    let values: Vec<f64> = match fold {
+        Fold::OneRun => {
             let run = Run {
                 per_worker: point.per_worker.filter(|_| usable),
                 ..Run::default()
             };
-            figure.of(&run).into_iter().collect()
+            column.of(&run).into_iter().collect()
         }
-        _ => each.filter_map(|run| figure.within(point, run)).collect(),
+        _ => each.filter_map(|run| column.within(point, run)).collect(),
     };
     let found = estimate(&values);
-    let whole = figure.over_open_loop(point).filter(|_| usable);
-    let value = match figure.over {
+    let whole = column.over_open_loop(point).filter(|_| usable);
+    let value = match fold {
         _ if whole.is_some() => whole.flatten(),
-        Over::Sum => found.map(|_| values.iter().sum()),
-        Over::Least => values.iter().copied().reduce(f64::min),
-        Over::Most => values.iter().copied().reduce(f64::max),
-        Over::Interval | Over::Middle | Over::Fairness => found.map(|found| found.median),
+        Fold::Sum => found.map(|_| values.iter().sum()),
+        Fold::Least => values.iter().copied().reduce(f64::min),
+        Fold::Most => values.iter().copied().reduce(f64::max),
+        Fold::Interval | Fold::Middle | Fold::OneRun => found.map(|found| found.median),
     };
-    sheet.add(&figure.name(""), or_empty(value.map(number)));
-    if figure.over == Over::Interval {
+    sheet.add(&column.name(""), or_empty(value.map(number)));
+    if fold == Fold::Interval {
         let all = whole.is_none() || value.is_some() && values.len() == runs.len();
         let several = found.filter(|found| found.runs > 1 && all);
         let low = several.map(|found| number(found.low));
         let high = several.map(|found| number(found.high));
-        sheet.add(&figure.name("low"), or_empty(low));
-        sheet.add(&figure.name("high"), or_empty(high));
+        sheet.add(&column.name("low"), or_empty(low));
+        sheet.add(&column.name("high"), or_empty(high));
     }
 }
 
 /// One row for each point, run and figure; where several hosts made a run, also one for
 /// each of theirs.
 pub fn tidy(sets: &[ResultSet]) -> String {
-    let figures = figures(sets);
+    let columns = columns(sets);
     let mut sheet = Sheet::new([
         "target",
         "workload",
@@ -170,7 +156,7 @@ pub fn tidy(sets: &[ResultSet]) -> String {
             let of_point = |run: &&Run| run.target == point.target && run.at == point.at;
             for run in set.runs.iter().filter(of_point) {
                 let cells = [key.clone(), of_run(&point, run)].concat();
-                tidy_run(&mut sheet, &cells, &point, run, &figures);
+                tidy_run(&mut sheet, &cells, &point, run, &columns);
             }
         }
     }
@@ -194,7 +180,7 @@ fn tidy_run(
     cells: &[Cell],
     point: &PointSummary<'_>,
     run: &Run,
-    figures: &[CsvColumn],
+    columns: &[Column],
 ) {
     let mut row = |of_host: Option<&HostPart>, name: &str, value, unit: &str| {
         sheet.row();
@@ -210,13 +196,13 @@ fn tidy_run(
         sheet.add("unit", unit.to_owned());
     };
     let usable = point.is_usable() && !is_invalid(point, run);
-    let shown = |figure: &&CsvColumn| {
-        let whole = !figure.taken.is_undisturbed() || point.is_timed(run);
-        figure.evidence || usable && figure.is_shown(point) && whole
+    let shown = |column: &&Column| {
+        let whole = !column.figure.over.is_undisturbed() || point.is_timed(run);
+        column.is_evidence() || usable && column.is_shown(point) && whole
     };
-    for figure in figures.iter().filter(shown) {
-        if let Some(value) = figure.within(point, run) {
-            row(None, &figure.name(""), value, figure.unit);
+    for column in columns.iter().filter(shown) {
+        if let Some(value) = column.within(point, run) {
+            row(None, &column.name(""), value, column.figure.unit);
         }
     }
     for part in &run.hosts {
@@ -249,9 +235,8 @@ fn key(sets: &[ResultSet], at: usize, point: &PointSummary<'_>) -> Vec<Cell> {
     let experiment = &sets[at].experiment;
     let swept = SWEPT.iter();
     let mut cells: Vec<Cell> = swept
-        .map(|(name, of)| (*name, or_empty(of(&point.at))))
+        .map(|swept| (swept.csv, or_empty((swept.text)(&point.at))))
         .collect();
-    cells.push(("fault", or_empty(point.at.fault)));
     cells.push(("target", point.target.to_owned()));
     cells.push(("workload", point.workload.to_string()));
     if sets.len() > 1 {

@@ -14,8 +14,9 @@ use crate::compare::place;
 use crate::format::{counted, grouped, significant, time};
 use crate::requests::short;
 use jostle_model::plan::{Shape, Workload};
-use jostle_model::record::{At, Run};
+use jostle_model::record::At;
 use jostle_stats::comparison::{Change, Compared, How, compare_figure};
+use jostle_stats::figures::{Better, FIGURES, Figure, Fold, Over, THROUGHPUT};
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
 
@@ -34,88 +35,11 @@ const FEWEST: usize = 6;
 /// The threshold of `compare`.
 const WITHIN: f64 = 0.05;
 
-/// A figure by which targets are ranked.
-struct Kind {
-    /// As `compare` names it; `jain` is the evenness of shares.
-    name: &'static str,
-    /// How the title of the figure begins that shows it; empty of none.
-    figure: &'static str,
-    /// What the first one is the most.
-    best: &'static str,
-    value: fn(f64, &PointSummary<'_>) -> String,
-}
-
-const fn kind(
-    name: &'static str,
-    figure: &'static str,
-    best: &'static str,
-    value: fn(f64, &PointSummary<'_>) -> String,
-) -> Kind {
-    Kind {
-        name,
-        figure,
-        best,
-        value,
-    }
-}
-
-const JAIN: &str = "jain";
-const OPERATION: &str = "Time for one operation";
-const NANOS: fn(f64, &PointSummary<'_>) -> String = |ns, _| time(ns);
-
-static KINDS: &[Kind] = &[
-    kind("throughput_per_s", "Throughput", "fastest", rate),
-    kind(
-        "connect_p50_ns",
-        "Time to open",
-        "quickest to connect",
-        NANOS,
-    ),
-    kind("bind_p50_ns", "Time to open", "quickest to bind", NANOS),
-    kind(
-        "response_p99_ns",
-        "Response time",
-        "quickest to respond (p99)",
-        NANOS,
-    ),
-    kind(
-        "acquire_p99_ns",
-        OPERATION,
-        "quickest to acquire (p99)",
-        NANOS,
-    ),
-    kind(
-        "batch_p99_ns",
-        OPERATION,
-        "quickest with a batch (p99)",
-        NANOS,
-    ),
-    kind(
-        "next_grant_ns",
-        "Time to the next grant",
-        "quickest to recover",
-        NANOS,
-    ),
-    kind(JAIN, "", "fairest", turns),
-    kind(
-        "cpu_us_per_operation",
-        "CPU time of the workers",
-        "cheapest in CPU",
-        cpu,
-    ),
-    kind(
-        "server_cpu_us_per_operation",
-        "CPU time of the server",
-        "cheapest in its server's CPU",
-        cpu,
-    ),
-];
-
 fn rate(per_s: f64, point: &PointSummary<'_>) -> String {
     format!("{} {}s/s", significant(per_s, 3), noun(point))
 }
 
-fn turns(_: f64, point: &PointSummary<'_>) -> String {
+fn turns(point: &PointSummary<'_>) -> String {
     let shares = point.per_worker.unwrap_or_default();
     format!(
         "{} to {} turns for each worker",
@@ -136,6 +60,16 @@ fn noun(point: &PointSummary<'_>) -> &'static str {
     }
 }
 
+/// A figure as its ranking has it.
+fn printed(figure: &Figure, value: f64, point: &PointSummary<'_>) -> String {
+    match figure.unit {
+        "per_s" => rate(value, point),
+        "ns" => time(value),
+        "index" => turns(point),
+        _ => cpu(value, point),
+    }
+}
+
 /// One target's figure.
 struct Ranked<'p, 'a> {
     point: &'p PointSummary<'a>,
@@ -145,7 +79,7 @@ struct Ranked<'p, 'a> {
 /// Targets in groups, the best first: each of a group is decidedly better than each of the
 /// groups behind it that it was compared with.
 struct Ranking<'p, 'a> {
-    kind: &'static Kind,
+    figure: &'static Figure,
     groups: Vec<Vec<Ranked<'p, 'a>>>,
 }
 
@@ -212,10 +146,13 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     };
     let beside: Vec<&PointSummary<'_>> = usable.into_iter().filter(|p| p.at == at).collect();
     let mut why = String::new();
-    let mut rankings: Vec<Ranking<'_, '_>> = KINDS
-        .iter()
-        .filter(|kind| is_of(kind, beside[0].workload))
-        .filter_map(|kind| ranking(set, kind, &beside, &mut why))
+    let ranked = FIGURES.iter().filter(|of| !of.best.is_empty());
+    let mut figures: Vec<_> = ranked.filter(|of| is_of(of, beside[0].workload)).collect();
+    // Why nothing is decided, what was to be done says before what it cost.
+    figures.sort_by_key(|of| of.over == Over::Undisturbed);
+    let rankings = figures.into_iter();
+    let mut rankings: Vec<Ranking<'_, '_>> = rankings
+        .filter_map(|figure| ranking(set, figure, &beside, &mut why))
         .collect();
     rankings.sort_by(|one, other| other.apart().total_cmp(&one.apart()));
     rankings.truncate(SENTENCES);
@@ -229,7 +166,7 @@ fn ranked(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     };
     match (rankings.first(), runs) {
         (Some(first), _) => Findings {
-            figure: first.kind.figure,
+            figure: first.figure.lead,
             ..Findings::decided(rankings.iter().map(|one| one.sentence(at)).collect())
         },
         (None, Some(runs)) if runs < FEWEST => {
@@ -270,12 +207,12 @@ fn ways(set: &ResultSet, points: &[&PointSummary<'_>]) -> Option<String> {
 
 /// All rates of `rate` are reached until they are not, and those of `recover` and `connect`
 /// are no figures.
-fn is_of(kind: &Kind, workload: Workload) -> bool {
+fn is_of(figure: &Figure, workload: Workload) -> bool {
     let rated = !matches!(
         workload,
         Workload::Rate | Workload::Recover | Workload::Connect
     );
-    kind.name != "throughput_per_s" || rated
+    figure.name != THROUGHPUT.name || rated
 }
 
 /// The point that most targets have, of these the one with the most load; None where no two
@@ -290,40 +227,37 @@ fn common(points: &[&PointSummary<'_>]) -> Option<At> {
 }
 
 /// How much is asked for at a point; greater is more.
-fn load(at: At) -> [Option<u64>; 6] {
-    let At {
-        workers,
-        operations,
-        keys,
-        rate,
-        generators,
-        open,
-        ..
-    } = at;
-    [workers, operations, keys, rate, generators, open]
+fn load(at: At) -> At {
+    At {
+        listeners: None,
+        sources: None,
+        fault: None,
+        ..at
+    }
 }
 
 /// None where no two targets are told apart by this figure; then `why` has a reason.
 fn ranking<'p, 'a>(
     set: &ResultSet,
-    kind: &'static Kind,
+    figure: &'static Figure,
     points: &[&'p PointSummary<'a>],
     why: &mut String,
 ) -> Option<Ranking<'p, 'a>> {
     // Generators that could do no more say nothing of their servers.
     let known = points.iter().filter(|point| !point.is_of_generators());
     let known = known.filter_map(|point| {
-        let value = value(set, kind, point)?;
+        let value = value(set, figure, point)?;
         Some(Ranked { point, value })
     });
     let mut ranked: Vec<Ranked<'p, 'a>> = known.collect();
-    ranked.sort_by(|one, other| match more_is_better(kind) {
-        true => other.value.total_cmp(&one.value),
-        false => one.value.total_cmp(&other.value),
+    ranked.sort_by(|one, other| match figure.better {
+        Better::More => other.value.total_cmp(&one.value),
+        Better::Less => one.value.total_cmp(&other.value),
     });
     let mut groups: Vec<Vec<Ranked<'p, 'a>>> = Vec::new();
     for next in ranked {
-        let behind = |before: &Ranked<'p, 'a>| match decided(set, kind, before.point, next.point) {
+        let behind = |before: &Ranked<'p, 'a>| match decided(set, figure, before.point, next.point)
+        {
             Ok(is_worse) => is_worse,
             Err(reason) => {
                 if why.is_empty() {
@@ -337,16 +271,12 @@ fn ranking<'p, 'a>(
             _ => groups.push(vec![next]),
         }
     }
-    (groups.len() > 1).then_some(Ranking { kind, groups })
-}
-
-fn more_is_better(kind: &Kind) -> bool {
-    matches!(kind.name, "throughput_per_s" | JAIN)
+    (groups.len() > 1).then_some(Ranking { figure, groups })
 }
 
 fn compared(
     set: &ResultSet,
-    kind: &Kind,
+    figure: &'static Figure,
     base: &PointSummary<'_>,
     new: &PointSummary<'_>,
 ) -> Option<Compared> {
@@ -355,22 +285,17 @@ fn compared(
         all: true,
         paired: true,
     };
-    compare_figure(&set.experiment.plan, kind.name, base, new, how)
+    compare_figure(&set.experiment.plan, figure, base, new, how)
 }
 
-fn value(set: &ResultSet, kind: &Kind, point: &PointSummary<'_>) -> Option<f64> {
-    match kind.name {
-        JAIN => {
-            evenness(point.timed.first()?)?;
+fn value(set: &ResultSet, figure: &'static Figure, point: &PointSummary<'_>) -> Option<f64> {
+    match figure.fold {
+        Fold::OneRun => {
+            (figure.of)(point.timed.first()?)?;
             Some(point.per_worker?.jain)
         }
-        _ => Some(compared(set, kind, point, point)?.base),
+        _ => Some(compared(set, figure, point, point)?.base),
     }
-}
-
-fn evenness(run: &Run) -> Option<f64> {
-    let several = run.at.workers.is_some_and(|workers| workers > 1);
-    run.per_worker.filter(|_| several).map(|shares| shares.jain)
 }
 
 /// Whether the second is decidedly worse than the first.
@@ -379,25 +304,25 @@ fn evenness(run: &Run) -> Option<f64> {
 /// Why that is undecided; empty where both are the same.
 fn decided(
     set: &ResultSet,
-    kind: &Kind,
+    figure: &'static Figure,
     first: &PointSummary<'_>,
     second: &PointSummary<'_>,
 ) -> Result<bool, String> {
-    if kind.name == JAIN {
+    if figure.fold == Fold::OneRun {
         let of = |point: &PointSummary<'_>, block: u32| {
             let run = point.timed.iter().find(|run| run.block == block)?;
-            evenness(run)
+            (figure.of)(run)
         };
         let pairs = first
             .timed
             .iter()
-            .filter_map(|run| Some((evenness(run)?, of(second, run.block)?)));
+            .filter_map(|run| Some(((figure.of)(run)?, of(second, run.block)?)));
         let ratio = ratio::paired(&pairs.collect::<Vec<_>>());
         return Ok(
             ratio.is_some_and(|ratio| ratio.outcome == Outcome::Differs && ratio.ratio < 1.0)
         );
     }
-    let Some(compared) = compared(set, kind, first, second) else {
+    let Some(compared) = compared(set, figure, first, second) else {
         return Ok(false);
     };
     match compared.said {
@@ -423,7 +348,7 @@ impl Ranking<'_, '_> {
         } else {
             "is"
         };
-        let best = self.kind.best;
+        let best = self.figure.best;
         let (names, values) = self.group(&self.groups[0]);
         let mut behind: Vec<String> = Vec::new();
         let rest = &self.groups[1..];
@@ -460,7 +385,7 @@ impl Ranking<'_, '_> {
         }
         let values = group
             .iter()
-            .map(|one| (self.kind.value)(one.value, one.point));
+            .map(|one| printed(self.figure, one.value, one.point));
         let mut values: Vec<String> = values.collect();
         values.dedup();
         let values = match &values[..] {

@@ -9,7 +9,8 @@ use crate::format::{each_once, grouped, percent, range, significant, time};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::{named_once, short};
 use jostle_model::hosts::{HostCeiling, HostPart};
-use jostle_model::record::{At, Experiment, Run, Status};
+use jostle_model::record::{Experiment, Run, Status};
+use jostle_model::swept::{SWEPT, Swept};
 use jostle_stats::summary::PointSummary;
 use jostle_stats::tail;
 use std::collections::BTreeSet;
@@ -37,7 +38,7 @@ pub(crate) fn table(
     headings.extend(
         swept
             .iter()
-            .map(|(upper, lower, _)| Heading::right(upper, lower).key()),
+            .map(|swept| Heading::right(swept.heading[0], swept.heading[1]).key()),
     );
     headings.push(Heading::left("host").key());
     headings.extend(columns.iter().map(|column| column.heading()));
@@ -51,7 +52,7 @@ pub(crate) fn table(
     let names = named_once(points.iter().map(|lines| lines.point));
     for (lines, (name, _)) in points.iter().zip(names) {
         let mut point = vec![short(name)];
-        let values = swept.iter().map(|(_, _, value)| value(&lines.point.at));
+        let values = swept.iter().map(|swept| (swept.of)(&lines.point.at));
         point.extend(values.map(|value| value.map_or("-".to_owned(), grouped)));
         let shown = lines.shown();
         for part in &shown {
@@ -162,25 +163,12 @@ impl<'a> Lines<'a> {
 }
 
 /// The values of a point that tell it from others.
-type Swept = (&'static str, &'static str, fn(&At) -> Option<u64>);
-
-static SWEPT: [Swept; 8] = [
-    ("workers", "in all", |at| at.workers),
-    ("", "n", |at| at.operations),
-    ("", "keys", |at| at.keys),
-    ("", "open", |at| at.open),
-    ("", "listen", |at| at.listeners),
-    ("", "addrs", |at| at.sources),
-    ("", "rate", |at| at.rate),
-    ("gene-", "rators", |at| at.generators),
-];
-
 fn swept(points: &[Lines<'_>]) -> Vec<&'static Swept> {
     let differs = |swept: &&Swept| {
-        let values = points.iter().map(|lines| swept.2(&lines.point.at));
+        let values = points.iter().map(|lines| (swept.of)(&lines.point.at));
         values.collect::<BTreeSet<_>>().len() > 1
     };
-    SWEPT.iter().filter(differs).collect()
+    SWEPT.iter().copied().filter(differs).collect()
 }
 
 /// One host in one point.

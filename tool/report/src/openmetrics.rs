@@ -7,6 +7,7 @@ use crate::ResultSet;
 use crate::format::each_once;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Buckets, Run, Status};
+use jostle_model::swept::SWEPT;
 use jostle_stats::figures;
 use jostle_stats::histogram::Histogram;
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
@@ -202,27 +203,13 @@ fn experiment(nth: usize, set: &ResultSet) -> Labels {
 
 /// A point is told by its experiment, target and swept values.
 fn labels(experiment: usize, workload: Workload, target: &str, at: At) -> Labels {
-    let swept = [
-        ("workers", at.workers),
-        ("operations", at.operations),
-        ("keys", at.keys),
-        ("open", at.open),
-        ("listeners", at.listeners),
-        ("sources", at.sources),
-        ("rate", at.rate),
-        ("generators", at.generators),
-    ];
     let mut labels = vec![
         label("experiment", experiment),
         label("workload", workload),
         label("target", target),
     ];
-    labels.extend(
-        swept
-            .iter()
-            .filter_map(|(name, value)| Some(label(name, (*value)?))),
-    );
-    labels.extend(at.fault.map(|fault| label("fault", fault)));
+    let swept = SWEPT.iter();
+    labels.extend(swept.filter_map(|swept| Some(label(swept.name, (swept.text)(&at)?))));
     labels
 }
 

@@ -3,7 +3,7 @@
 
 use crate::ResultSet;
 use jostle_model::record::Reason;
-use jostle_stats::figures::FIGURES;
+use jostle_stats::figures::SUMMARIZED;
 use jostle_stats::summary::{Estimate, PointSummary, summarize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 
 /// `file`: where there are several.
 fn object(set: &ResultSet, file: Option<&String>, point: &PointSummary<'_>) -> Value {
-    let all = FIGURES.iter().filter(|_| point.is_usable());
+    let all = SUMMARIZED.iter().filter(|_| point.is_usable());
     let known = all.filter_map(|of| Some((of.name.to_owned(), estimate(point.of(of)?))));
     let figures: Map<String, Value> = known.collect();
     let reason =

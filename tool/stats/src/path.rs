@@ -6,7 +6,7 @@
 //! figure: the path and the client are measured. This says nothing about the service. If it
 //! reaches less, its own work is the bottleneck.
 
-use crate::figures::Over;
+use crate::figures::THROUGHPUT;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
@@ -47,9 +47,7 @@ fn beside_answering(
     if echo.verdict.is_invalid() {
         return None;
     }
-    by_block(echo, point, -1.0, Over::CleanSlices, |run| {
-        Some(run.throughput_per_s)
-    })
+    by_block(echo, point, THROUGHPUT)
 }
 
 fn limit(ratio: &Ratio) -> LimitedBy {

@@ -5,11 +5,10 @@
 //! from each. The quotients' logarithms go through Wilcoxon's signed-rank
 //! statistic, which assumes symmetry and nothing else of their shape.
 
-use crate::figures::Over;
+use crate::figures::Figure;
 use crate::intervals::sorted;
 use crate::ranks::{Pairs, averages, differences, rank_sum_cut, signed_rank_cut, ties};
 use crate::summary::PointSummary;
-use jostle_model::record::Run;
 use std::collections::HashMap;
 
 /// A ratio within this distance of 1 counts as equal.
@@ -180,18 +179,16 @@ fn ratio_of<F: Fn(f64) -> usize>(
 }
 
 /// [`paired`] on a figure of two points, over the runs of each block that can be compared and
-/// that the figure is taken over. `time` is 1 for a time and -1 for a rate.
+/// that the figure is taken over.
 pub fn by_block(
     base: &PointSummary<'_>,
     other: &PointSummary<'_>,
-    time: f64,
-    over: Over,
-    figure: impl Fn(&Run) -> Option<f64>,
+    figure: &Figure,
 ) -> Option<Ratio> {
     // The first run of a block stands for it: later ones do not replace it.
-    let others = other.comparable(time, over, &figure).into_iter().rev();
+    let others = other.comparable(figure).into_iter().rev();
     let by_number: HashMap<u32, Ends> = others.map(|(run, ends)| (run.block, ends)).collect();
-    let pairs = base.comparable(time, over, &figure).into_iter();
+    let pairs = base.comparable(figure).into_iter();
     let pairs = pairs.filter_map(|(run, ends)| Some((ends, *by_number.get(&run.block)?)));
     paired_within(&pairs.collect::<Vec<_>>())
 }
@@ -214,10 +211,11 @@ pub fn outcome([ratio, low, high]: [f64; 3], interval: bool, within: f64) -> Out
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::THROUGHPUT;
     use crate::fixtures;
     use crate::rng::Rng;
     use crate::summary::summarize;
-    use jostle_model::record::At;
+    use jostle_model::record::{At, Run};
 
     fn ratios(values: &[f64]) -> Vec<(f64, f64)> {
         values.iter().map(|r| (100.0, 100.0 * r)).collect()
@@ -307,10 +305,7 @@ mod tests {
         });
         let runs: Vec<Run> = runs.collect();
         let found = summarize(&experiment, &runs);
-        let found = by_block(&found[0], &found[1], -1.0, Over::Runs, |p| {
-            Some(p.throughput_per_s)
-        })
-        .unwrap();
+        let found = by_block(&found[0], &found[1], THROUGHPUT).unwrap();
         assert_eq!((found.blocks, found.low, found.high), (2, 2.0, 2.0 / 0.98));
     }
 

@@ -7,7 +7,7 @@
 //! server, or the same cores may limit both.
 
 use crate::checks::{attribution, neighbours};
-use crate::figures::Over;
+use crate::figures::THROUGHPUT;
 use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
@@ -169,9 +169,7 @@ fn used_by_others(run: &Run) -> f64 {
 }
 
 fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
-    let ratio = by_block(few, many, -1.0, Over::CleanSlices, |run| {
-        Some(run.throughput_per_s)
-    })?;
+    let ratio = by_block(few, many, THROUGHPUT)?;
     let idle = |point| busy(point).is_some_and(|busy| busy <= IDLE_ENOUGH);
     let limit = match ratio {
         _ if !ratio.interval => LimitedBy::Undecided,

@@ -2,7 +2,7 @@
 
 use crate::checks::{self, Evidence, anchor, concurrency, neighbours};
 use crate::clean;
-use crate::figures::{self, BIND_P50, CONNECT_P50, FIGURES, NEXT_GRANT, Over, THROUGHPUT};
+use crate::figures::{BIND_P50, CONNECT_P50, Figure, NEXT_GRANT, Over, SUMMARIZED, THROUGHPUT};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
@@ -112,17 +112,13 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    fn named(
-        &self,
-        figure: &figures::Figure,
-        name: &'static str,
-    ) -> Option<(&'static str, Estimate)> {
+    fn named(&self, figure: &Figure, name: &'static str) -> Option<(&'static str, Estimate)> {
         Some((name, self.of(figure)?))
     }
 
     /// A figure over its runs; None where no run has it, or where it is a time of generators
     /// that could do no more.
-    pub fn of(&self, figure: &figures::Figure) -> Option<Estimate> {
+    pub fn of(&self, figure: &Figure) -> Option<Estimate> {
         let own = figure.over != Over::Times || !self.is_of_generators();
         self.figures.get(figure.name).copied().filter(|_| own)
     }
@@ -135,22 +131,24 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    /// A figure of one run, as the point takes it.
-    pub fn within(&self, over: Over, run: &Run, value: f64) -> Option<f64> {
-        match over {
+    /// The value of a figure in one run, as the point takes it.
+    pub fn within(&self, figure: &Figure, run: &Run, value: f64) -> Option<f64> {
+        match figure.over {
+            Over::CleanSlices if figure.machine() > 0.0 => Some(value / self.rate_of(run, 1.0)?),
             Over::CleanSlices => self.rate_of(run, value),
             _ => Some(value),
         }
     }
 
     /// A figure of each run that it is taken over and that has it, as the point takes it.
-    pub fn each(&self, over: Over, of: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
-        let of_run = |run: &&Run| self.within(over, run, of(run)?);
-        self.runs_over(over).iter().filter_map(of_run).collect()
+    pub fn each(&self, figure: &Figure) -> Vec<f64> {
+        let of_run = |run: &&Run| self.within(figure, run, (figure.of)(run)?);
+        let runs = self.runs_over(figure.over).iter();
+        runs.filter_map(of_run).collect()
     }
 
-    fn estimate(&self, figure: &figures::Figure) -> Option<Estimate> {
-        let values = self.each(figure.over, figure.of);
+    fn estimate(&self, figure: &Figure) -> Option<Estimate> {
+        let values = self.each(figure);
         let all = values.len() == self.runs_over(figure.over).len();
         let found = estimate(&values).filter(|_| all || figure.over != Over::EachRun);
         let Some(pooled) = open_loop::over_requests(self.workload, figure.name, &self.timed) else {
@@ -169,23 +167,18 @@ impl<'a> PointSummary<'a> {
     }
 
     /// The median of that.
-    pub fn median(&self, figure: &figures::Figure) -> Option<f64> {
+    pub fn median(&self, figure: &Figure) -> Option<f64> {
         Some(self.of(figure)?.median)
     }
 
     /// The runs that can be compared, with the interval of a figure: its least value, the
-    /// measured one and its greatest. `time` is 1 for a time and -1 for a rate.
-    pub(crate) fn comparable(
-        &self,
-        time: f64,
-        over: Over,
-        figure: impl Fn(&Run) -> Option<f64>,
-    ) -> Vec<(&'a Run, Ends)> {
+    /// measured one and its greatest.
+    pub(crate) fn comparable(&self, figure: &Figure) -> Vec<(&'a Run, Ends)> {
         let runs = self.runs.iter().zip(&self.narrow);
-        let runs = runs.filter(|(run, _)| !over.is_undisturbed() || self.is_timed(run));
+        let runs = runs.filter(|(run, _)| !figure.over.is_undisturbed() || self.is_timed(run));
         let ends = runs.filter_map(|(run, narrow)| {
-            let measured = figure(run)?;
-            let [one, other] = (*narrow)?.map(|factor| measured * factor.powf(-time));
+            let measured = (figure.of)(run)?;
+            let [one, other] = (*narrow)?.map(|factor| measured * factor.powf(-figure.machine()));
             Some((*run, [one.min(other), measured, one.max(other)]))
         });
         ends.collect()
@@ -375,10 +368,10 @@ fn summary<'a>(
         cleaned,
         runs,
     };
-    let all = FIGURES.iter();
+    let all = SUMMARIZED.iter();
     let known = all.filter_map(|figure| Some((figure.name, point.estimate(figure)?)));
     point.figures = known.collect();
-    point.throughput_mean_per_s = mean(&point.each(THROUGHPUT.over, THROUGHPUT.of));
+    point.throughput_mean_per_s = mean(&point.each(THROUGHPUT));
     point
 }
 
@@ -430,7 +423,7 @@ fn median_per_worker(runs: &[&Run]) -> Option<PerWorker> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::{figures, fixtures};
 
     fn run(target: &str, workers: u64, run: u32, throughput_per_s: f64) -> Run {
         Run {

@@ -4,6 +4,7 @@
 
 use jostle_model::Nanos;
 use jostle_model::record::{At, Distribution, Run, Status};
+use jostle_model::swept::SWEPT;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{grouped, time};
 use std::collections::BTreeMap;
@@ -200,7 +201,7 @@ impl Seen {
     }
 }
 
-/// What a run is known by, as `comparison::figures::is_headline` has it for a plan.
+/// What a run is known by, as `figures::headline` has it for a plan.
 fn figure(run: &Run) -> Option<(f64, Reads)> {
     let p50 = |times: &Option<Distribution>| Some(*times.as_ref()?.percentiles.get("p50")? as f64);
     if let Some(recovery) = &run.recovery {
@@ -237,21 +238,10 @@ fn span(time: Duration) -> String {
 
 /// The swept values of a point, as options.
 pub(crate) fn place(at: At) -> String {
-    let parts = [
-        ("-w", at.workers),
-        ("-n", at.operations),
-        ("--keys", at.keys),
-        ("--open", at.open),
-        ("--listeners", at.listeners),
-        ("--sources", at.sources),
-        ("--rate", at.rate),
-        ("--generators", at.generators),
-    ];
-    let parts = parts
-        .iter()
-        .filter_map(|(option, value)| Some(format!(" {option} {}", (*value)?)));
-    let fault = at.fault.map(|fault| format!(" --fault {fault}"));
-    parts.chain(fault).collect()
+    let parts = SWEPT.iter();
+    parts
+        .filter_map(|swept| Some(format!(" {} {}", swept.option, (swept.text)(&at)?)))
+        .collect()
 }
 
 #[cfg(test)]

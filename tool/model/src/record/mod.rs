@@ -79,10 +79,10 @@ pub enum Record {
     Run(Box<Run>),
     /// How the connections of a point were closed.
     Closing(Box<Closing>),
-    /// How a figure grows over a sweep; after its points.
-    Fit(Box<Fit>),
     /// The verdict of a point over all its runs; after its points.
     Verdict(Box<Judged>),
+    /// How a figure grows over a sweep; after its points.
+    Fit(Box<Fit>),
     /// Closes an experiment.
     End(End),
     /// What a calibration found, after the experiments on which it rests.

@@ -7,9 +7,9 @@
 use crate::connect::measured;
 use crate::format::each_once;
 use jostle_model::plan::Plan;
-use jostle_model::record::{At, Run};
+use jostle_model::record::At;
 use jostle_stats::fairness::is_uneven;
-use jostle_stats::figures::{self, Over};
+use jostle_stats::figures::{self, Figure};
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{counted, grouped};
 use jostle_stats::ratio::{Outcome, by_block};
@@ -86,9 +86,10 @@ fn cost(point: &PointSummary<'_>) -> Option<f64> {
     Some(measured(point)?.median)
 }
 
-fn of_run(run: &Run) -> Option<f64> {
-    (figures::CONNECT_P50.of)(run).or((figures::BIND_P50.of)(run))
-}
+const OF_RUN: Figure = Figure {
+    of: |run| (figures::CONNECT_P50.of)(run).or((figures::BIND_P50.of)(run)),
+    ..Figure::TIME
+};
 
 fn call(plan: &Plan) -> &'static str {
     match plan.only {
@@ -278,7 +279,7 @@ fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         return Some(format!("{} takes {many} up to {to} open", call(plan)));
     }
     let times = cost(last)? / cost(first)?;
-    let ratio = by_block(first, last, 1.0, Over::Runs, of_run)?;
+    let ratio = by_block(first, last, &OF_RUN)?;
     Some(match ratio.outcome {
         Outcome::Same => format!(
             "{} takes as long with {to} open as with {from}, within 5 % ({many})",
@@ -354,7 +355,7 @@ mod tests {
     use jostle_model::List;
     use jostle_model::connect::{Connections, Stopped};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{Experiment, Times, Window};
+    use jostle_model::record::{Experiment, Run, Times, Window};
     use jostle_stats::fixtures;
     use jostle_stats::summary::summarize;
 

@@ -9,7 +9,7 @@ use jostle_model::plan::Range;
 use jostle_model::record::{PerWorker, Reason, Run, Waits};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
-use jostle_stats::figures::{self, Over};
+use jostle_stats::figures::{self, Figure, Over};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{self, significant, time};
@@ -197,8 +197,12 @@ fn starving(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
 /// `a waiting lock costs 12.0 round trips and 240 us of server CPU a minute (with 999
 /// waiting)`, where hardly anything else happened.
 fn waiting(point: &PointSummary<'_>) -> Option<String> {
-    let over_runs = |figure: fn(&Run) -> Option<f64>| {
-        let values = point.each(Over::Undisturbed, figure);
+    let over_runs = |of: fn(&Run) -> Option<f64>| {
+        let values = point.each(&Figure {
+            over: Over::Undisturbed,
+            of,
+            ..Figure::TIME
+        });
         median(&values)
     };
     let workers = over_runs(Run::waiting)?;
@@ -267,9 +271,7 @@ fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
 /// From the fewest workers to the most. Whether it holds is decided by runs of
 /// the same blocks; the figure quoted is the quotient of the printed medians.
 fn throughput(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Clause> {
-    let ratio = by_block(few, many, -1.0, Over::CleanSlices, |run| {
-        Some(run.throughput_per_s)
-    })?;
+    let ratio = by_block(few, many, figures::THROUGHPUT)?;
     let printed = many.median(figures::THROUGHPUT)? / few.median(figures::THROUGHPUT)?;
     let workers = numbers::workers(many.at.workers?);
     let moved = format!("{:.0} %", 100.0 * printed);
@@ -423,7 +425,7 @@ fn is_plain(plan: &Plan) -> bool {
 
 fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
     let growth = many.median(figures::CPU)? / few.median(figures::CPU)?;
-    let paired = by_block(few, many, 1.0, figures::CPU.over, figures::CPU.of)?;
+    let paired = by_block(few, many, figures::CPU)?;
     let digits = if growth < 3.0 { 1 } else { 0 };
     (growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0)
         .then(|| format!("CPU per lock grows ~{growth:.digits$}x"))

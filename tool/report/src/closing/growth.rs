@@ -8,7 +8,7 @@
 use super::{kept, of_each, path, requested};
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
-use jostle_stats::figures::{self, Over};
+use jostle_stats::figures::{self, Figure};
 use jostle_stats::fit;
 use jostle_stats::numbers::{grouped, workers};
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
@@ -84,7 +84,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     if least == most || fitted {
         return None;
     }
-    let ratio = by_block(few, many, 1.0, Over::Runs, cost)?;
+    let ratio = by_block(few, many, &COST)?;
     let printed = few.median(figures::THROUGHPUT)? / many.median(figures::THROUGHPUT)?;
     let unit = unit(plan);
     let (from, to) = (grouped(least), counted(plan, most));
@@ -123,9 +123,10 @@ pub(super) fn undecided(ratio: &Ratio, with_interval: String) -> String {
 }
 
 /// Seconds an operation, all workers together.
-fn cost(run: &Run) -> Option<f64> {
-    (run.operations > 0).then(|| run.window.window_s / run.operations as f64)
-}
+const COST: Figure = Figure {
+    of: |run| (run.operations > 0).then(|| run.window.window_s / run.operations as f64),
+    ..Figure::TIME
+};
 
 /// Growth that shows within a run: the last tenth of the acquisitions against
 /// the first, which hold as many locks less.
@@ -170,7 +171,11 @@ fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         Some((operations, find(1, 2 * operations)?, two))
     });
     let (operations, one, two) = both.max_by_key(|(operations, ..)| *operations)?;
-    let ratio = by_block(one, two, 1.0, Over::Runs, |run| Some(run.window.window_s))?;
+    let window = Figure {
+        of: |run| Some(run.window.window_s),
+        ..Figure::TIME
+    };
+    let ratio = by_block(one, two, &window)?;
     let names = match plan.names {
         Some(Names::Own) => "each on its own name",
         _ => "on one name, where they wait for each other",

@@ -20,7 +20,7 @@ use crate::format::{each_once, range};
 use crate::workloads::shown;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Experiment};
-use jostle_stats::figures::Over;
+use jostle_stats::figures::THROUGHPUT;
 use jostle_stats::numbers::workers;
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
 use jostle_stats::summary::PointSummary;
@@ -91,9 +91,7 @@ fn compare<'a>(points: &[PointSummary<'a>], first: &str, other: &'a str) -> Opti
     if base.verdict.is_invalid() || point.verdict.is_invalid() {
         return None;
     }
-    let ratio = by_block(base, point, -1.0, Over::CleanSlices, |run| {
-        Some(run.throughput_per_s)
-    })?;
+    let ratio = by_block(base, point, THROUGHPUT)?;
     let unit = match base.requests {
         Some(_) => "requests",
         None => "locks",

@@ -2,7 +2,7 @@
 //! what more workers add.
 
 use jostle_model::Plan;
-use jostle_stats::figures::{self, Over};
+use jostle_stats::figures;
 use jostle_stats::numbers::time;
 use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::requested::{is_resolved, noun};
@@ -67,9 +67,7 @@ fn more_workers(
     if few == most {
         return None;
     }
-    let ratio = by_block(alone, many, -1.0, Over::CleanSlices, |run| {
-        Some(run.throughput_per_s)
-    })?;
+    let ratio = by_block(alone, many, figures::THROUGHPUT)?;
     let noun = noun(plan);
     Some(match ratio.outcome {
         Outcome::Same => format!("{most} workers make as many {noun}s/s as {few}, within 5 %"),

@@ -71,7 +71,7 @@ fn row((experiment, row): &(usize, Compared)) -> Line<'_> {
         target: &row.base_target,
         new_target: &row.new_target,
         at: &row.at,
-        figure: row.figure.name,
+        figure: row.figure.compared_name(),
         // What must not be used must not stand where it could be copied.
         base: Some(row.base).filter(|_| !row.invalid),
         new: Some(row.new).filter(|_| !row.invalid),

@@ -5,7 +5,6 @@
 //! points by target and swept values.
 
 mod context;
-pub mod foreign;
 mod lines;
 mod text;
 
@@ -49,8 +48,6 @@ pub struct Comparison {
     pub within: f64,
     /// Whether runs of a block are pairs, and no anchor is needed.
     pub paired: bool,
-    /// Whether the runs are other tools', which nothing relates to one another.
-    pub separate: bool,
     /// What differs in environment and plan, one sentence each.
     pub context: Vec<String>,
     /// Each figure of each point in both, behind the number of its experiment
@@ -90,10 +87,6 @@ pub enum CompareError {
     },
 }
 
-/// Why figures of other tools are not decided.
-const WITHOUT: &str = "separate sittings: no anchor shows what the machine itself changed, and nothing shows that the runs \
-     were made in turns; measure both in one sitting, in turns (jostle stream exec:A exec:B)";
-
 /// Exit code: a figure got worse; stronger than [`UNDECIDED`].
 const REGRESSION: u8 = 4;
 
@@ -108,21 +101,6 @@ pub static COMPARE_FORMATS: &[(&str, &str)] = &[
 ];
 
 impl Comparison {
-    /// A comparison of BASE and NEW, which have these names, without a row yet.
-    fn new(input: &Input<'_>, [base, new]: [String; 2]) -> Comparison {
-        Comparison {
-            base,
-            new,
-            within: input.within,
-            paired: input.new.is_none(),
-            separate: false,
-            context: Vec::new(),
-            rows: Vec::new(),
-            only: Vec::new(),
-            strict: input.strict,
-        }
-    }
-
     /// For scripts: 4 if a figure got worse; 3 if no figure could be decided, and with
     /// `strict` if one could not, or is of a point that is INVALID; otherwise 0.
     pub fn exit_code(&self) -> u8 {
@@ -161,20 +139,21 @@ pub fn compare(input: &Input<'_>) -> Result<Comparison, CompareError> {
         must_have(input.base_name, input.base, base_target)?;
         must_have(input.new_name, new, new_target)?;
     }
-    let names = [
-        context::name(input.base_name, input.base, input.targets.map(|t| t[0])),
-        context::name(input.new_name, new, input.targets.map(|t| t[1])),
-    ];
-    let mut comparison = Comparison::new(input, names);
+    let mut comparison = Comparison {
+        base: context::name(input.base_name, input.base, input.targets.map(|t| t[0])),
+        new: context::name(input.new_name, new, input.targets.map(|t| t[1])),
+        within: input.within,
+        paired: input.new.is_none(),
+        context: Vec::new(),
+        rows: Vec::new(),
+        only: Vec::new(),
+        strict: input.strict,
+    };
     for (number, (base, new)) in (1..).zip(matched(input.base, new)) {
         add(&mut comparison, input, number, base, new);
     }
     // Experiments of one file have one environment.
     comparison.context = each_once(comparison.context);
-    with_rows(input, comparison)
-}
-
-fn with_rows(input: &Input<'_>, comparison: Comparison) -> Result<Comparison, CompareError> {
     match comparison.rows.is_empty() {
         true => Err(CompareError::NothingInCommon {
             base: input.base_name.to_owned(),

@@ -1,10 +1,11 @@
 //! A comparison for people.
 
 use super::Comparison;
-use crate::format::{percent_typed, plus_minus, significant, wrap};
+use crate::format::{grouped, percent_typed, plus_minus, significant, wrap};
 use crate::grid::{Grid, Heading};
 use crate::markdown::{escaped, item};
 use jostle_model::record::At;
+use jostle_model::swept::{LISTENERS, SWEPT, Swept};
 use jostle_stats::comparison::{Change, Compared};
 
 const WIDTH: usize = 80;
@@ -60,36 +61,25 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
 
 /// `10 workers`, `2 workers, 1000 operations`; for `recover` the fault.
 pub(crate) fn place(at: At) -> String {
-    let parts = [
-        ("worker", at.workers),
-        ("operation", at.operations),
-        ("lock", at.keys),
-        ("generator", at.generators),
-        ("connection", at.open),
-        ("source address", at.sources),
-        ("other listener", at.listeners.filter(|n| *n > 0)),
-    ];
-    let parts = parts.into_iter().filter_map(|(noun, count)| {
-        let count = count?;
-        Some(crate::format::counted(count, noun))
+    // Others that listen are no part of what is opened, and stand behind it.
+    let (others, own): (Vec<&Swept>, Vec<&Swept>) =
+        SWEPT.iter().partition(|swept| swept.name == LISTENERS.name);
+    let parts = own.into_iter().chain(others).filter_map(|swept| {
+        let Some(count) = (swept.of)(&at) else {
+            return (swept.text)(&at);
+        };
+        match swept.noun[usize::from(count != 1)] {
+            "" => Some(format!("{}/s", grouped(count))),
+            _ if count == 0 && swept.name == LISTENERS.name => None,
+            noun => Some(format!("{} {noun}", grouped(count))),
+        }
     });
-    let rate = at
-        .rate
-        .map(|rate| format!("{}/s", crate::format::grouped(rate)));
-    let fault = at.fault.map(|fault| fault.to_string());
-    parts
-        .chain(rate)
-        .chain(fault)
-        .collect::<Vec<_>>()
-        .join(", ")
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// The column that says what the machine itself did; left out where it did
 /// nothing.
 const MACHINE: usize = 6;
-
-/// The column of the swept values, which other tools do not have.
-const AT: usize = 2;
 
 /// `0.90..0.92`: what the machine alone did to the figure; `-` where that
 /// rounds to nothing.
@@ -139,9 +129,6 @@ pub(crate) fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     if comparison.rows.iter().all(|(_, row)| machine(row) == "-") {
         leave_out(MACHINE);
     }
-    if comparison.separate {
-        leave_out(AT);
-    }
     // With several experiments each row says which one it is of.
     if comparison.rows.iter().all(|(number, _)| *number == 1) {
         leave_out(0);
@@ -173,7 +160,7 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
     vec![
         target,
         place(row.at),
-        row.figure.label.to_owned(),
+        row.figure.compared.to_owned(),
         figure(row.base),
         figure(row.new),
         machine(row),
@@ -207,10 +194,9 @@ pub(crate) fn closing(comparison: &Comparison) -> String {
         0 => None,
         n => Some(format!("{n} {}", said.name())),
     });
-    let anchor = match (comparison.separate, comparison.paired) {
-        (true, _) => "separate sittings",
-        (_, true) => "runs of the same blocks",
-        (_, false) => "new/base is corrected for the machine's own change",
+    let anchor = match comparison.paired {
+        true => "runs of the same blocks",
+        false => "new/base is corrected for the machine's own change",
     };
     format!(
         "{} ({anchor}; within {} % is the same).",

@@ -127,7 +127,7 @@ fn a_figure_is_taken_over_the_runs_that_the_table_of_figures_names() {
     let set = made::set();
     let mut point = jostle_stats::summary::summarize(&set.experiment, &set.runs).remove(0);
     point.timed.truncate(1);
-    let columns = figures::figures(std::slice::from_ref(&set));
+    let columns = figures::columns(std::slice::from_ref(&set));
     for (name, runs) in [("free_share", 1), ("blocked_share", point.runs.len())] {
         let column = columns
             .iter()

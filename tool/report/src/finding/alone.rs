@@ -9,7 +9,7 @@ use crate::requests::short;
 use jostle_model::plan::{Fault, Shape, Workload};
 use jostle_model::record::{Claim, LimitedBy, Reason};
 use jostle_stats::checks::{exclusion, lost_update};
-use jostle_stats::figures::{self, Over};
+use jostle_stats::figures;
 use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::recover::Summary;
 use jostle_stats::summary::PointSummary;
@@ -194,9 +194,7 @@ fn grown(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
     if few.at == many.at || !has_rate {
         return None;
     }
-    let ratio = by_block(few, many, -1.0, Over::CleanSlices, |run| {
-        Some(run.throughput_per_s)
-    })?;
+    let ratio = by_block(few, many, figures::THROUGHPUT)?;
     let place = place(few.at);
     Some(match ratio.outcome {
         Outcome::Differs => format!("; {:.2} times the rate with {place}", ratio.ratio),

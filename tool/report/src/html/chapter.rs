@@ -4,6 +4,7 @@
 use super::chart::Style;
 use super::labels::labels;
 use super::scale::Axis;
+use super::units::Unit;
 use crate::ResultSet;
 use crate::closing::find::limits;
 use crate::finding::findings;
@@ -12,6 +13,7 @@ use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{At, Distribution, Fit, Run};
 use jostle_model::serial::{distributions, sizes};
+use jostle_stats::figures::Figure;
 use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -287,7 +289,7 @@ fn dimensions(workload: Workload, ats: impl Iterator<Item = At>) -> (String, Vec
             values.entry(name).or_default().insert(value as u64);
         }
     }
-    let own = workload.swept().name();
+    let own = workload.swept().name;
     let spread = |name: &String| (values[name].len().min(2), name == own, values[name].len());
     let swept = values.keys().max_by_key(|name| spread(name));
     let swept = swept.cloned().unwrap_or_else(|| own.to_owned());
@@ -352,6 +354,11 @@ impl Chapter<'_> {
     /// As throughput counts them.
     pub(super) fn per_second(&self) -> &'static str {
         self.workload.facts().per_second
+    }
+
+    /// How values of a figure are printed.
+    pub(super) fn unit(&self, figure: &Figure) -> Unit {
+        Unit::of(figure, self.per_second())
     }
 
     /// All swept values, ascending, each once.

@@ -92,7 +92,7 @@ fn title(comparison: &Comparison) -> String {
             |row: &&&Compared| row.ratio_told().map_or(0.0, |ratio| ratio.ratio.ln().abs());
         let most = rows.iter().max_by(|a, b| change(a).total_cmp(&change(b)));
         if let Some((row, ratio)) = most.and_then(|row| Some((row, row.ratio_told()?))) {
-            let (name, label) = (super::ratios::name(row, false, true), row.figure.label);
+            let (name, label) = (super::ratios::name(row, false, true), row.figure.compared);
             let more = match rows.len() {
                 1 => String::new(),
                 rows => format!(", and {} more", counted(rows as u64 - 1, "figure")),

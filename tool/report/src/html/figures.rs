@@ -1,8 +1,8 @@
 //! What is drawn of a chapter: groups of figures, each with the table of its
 //! data. What was not measured has no figure.
 //!
-//! A new figure over the sweep is one line in `MEASURES` (medians.rs), a new
-//! distribution one in `SPREADS` (bands.rs).
+//! A new figure over the sweep has a title in its row of `jostle_stats::figures`, a new
+//! distribution a line in `SPREADS` (bands.rs).
 
 mod along;
 pub(crate) mod answer;

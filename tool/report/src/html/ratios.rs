@@ -161,7 +161,7 @@ fn draw(rows: &[&Compared], within: f64, title: &str) -> Markup {
         svg.chart.large viewBox=(format!("0 0 {} {height}", LARGE.0)) width=(LARGE.0) height=(height)
             role="img" tabindex="0" aria-label=(format!("ratios of {title}")) {
             text.unit x="0" y="17" {
-                @if one_figure { (rows[0].figure.label) ", " } "new / base"
+                @if one_figure { (rows[0].figure.compared) ", " } "new / base"
             }
             path.same d=(format!("M{:.1} {TOP}H{:.1}V{foot}H{:.1}Z", band.0, band.1, band.0)) {}
             @for tick in across.ticks() {
@@ -198,7 +198,7 @@ pub(super) fn name(row: &Compared, one_target: bool, one_figure: bool) -> String
     }
     parts.push(place(row.at));
     if !one_figure {
-        parts.push(row.figure.label.to_owned());
+        parts.push(row.figure.compared.to_owned());
     }
     parts.retain(|part| !part.is_empty());
     parts.join(", ")
@@ -255,7 +255,7 @@ fn data(rows: &[&Compared]) -> Data {
         let interval = ratio.filter(|ratio| ratio.interval);
         vec![
             Cell::Text(name(row, false, true)),
-            Cell::Text(row.figure.label.to_owned()),
+            Cell::Text(row.figure.compared.to_owned()),
             figure(row.base),
             figure(row.new),
             part(ratio.map(|ratio| ratio.ratio)),

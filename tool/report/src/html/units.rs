@@ -2,6 +2,7 @@
 //! their unit, everywhere.
 
 use crate::format::significant;
+use jostle_stats::figures::Figure;
 
 /// What a value is counted in.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,6 +22,21 @@ pub(super) enum Unit {
 }
 
 impl Unit {
+    /// That of a figure, whose rates are counted in this.
+    pub(super) fn of(figure: &Figure, per_second: &'static str) -> Unit {
+        match figure.unit {
+            "per_s" => Unit::PerSecond(per_second),
+            "ns" => Unit::Time(1.0),
+            "s" => Unit::Time(1e9),
+            "share" => Unit::Share,
+            "index" => Unit::Index,
+            "" => Unit::Number("requests"),
+            unit if unit.starts_with("us_") => Unit::Time(1e3),
+            unit if unit.starts_with("bytes_") => Unit::Bytes,
+            unit => Unit::Number(unit),
+        }
+    }
+
     /// Parts of a whole are read as they are: a logarithm would stretch what is
     /// next to nothing.
     pub(super) fn logarithmic(self) -> bool {

@@ -72,7 +72,7 @@ fn more(evidence: &Evidence<'_>, fewest: &Run) -> Option<Remedy> {
     let each = LEAST.div_ceil(fewest.at.workers.unwrap_or(1).max(1));
     let workload = evidence.experiment.plan.workload;
     match workload.shape() {
-        Shape::Stream | Shape::Hold => Some(Remedy::with(workload.swept().option(), each)),
+        Shape::Stream | Shape::Hold => Some(Remedy::with(workload.swept().option, each)),
         Shape::Connect | Shape::Recover => None,
         Shape::Contend | Shape::Rate | Shape::Spread => {
             let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window.window_s).ceil();

@@ -356,7 +356,8 @@ mod tests {
         let point = crate::summary::summarize(&experiment, &runs).remove(0);
         assert!((point.of(figures::THROUGHPUT).unwrap().median - 50_000.0).abs() < 1e-6);
         let whole = runs[0].throughput_per_s * runs[0].window.window_s / runs[0].operations as f64;
-        let cost_ns = crate::fit::sweeps::FIGURES[0].within(&point, &runs[0]);
+        let per_operation = crate::fit::sweeps::fitted().next().unwrap();
+        let cost_ns = crate::fit::sweeps::cost(per_operation, &point, &runs[0]);
         assert!((cost_ns.unwrap() / whole - 20_000.0).abs() < 1e-6);
     }
 

@@ -54,7 +54,7 @@ fn longer(evidence: &Evidence<'_>, times: f64) -> Option<Remedy> {
     match workload.shape() {
         Shape::Stream | Shape::Hold | Shape::Connect => {
             let swept = workload.swept();
-            swept.of(&at).map(|n| more(swept.option(), n))
+            (swept.of)(&at).map(|n| more(swept.option, n))
         }
         Shape::Recover => None,
         Shape::Contend | Shape::Rate | Shape::Spread => {

@@ -5,7 +5,7 @@
 //! different only if it is different under every mix. The extremes over all mixes are mixes
 //! of a single part.
 
-use super::figures::ComparedFigure;
+use crate::figures::Figure;
 use crate::harm::upper_limit;
 use crate::intervals::median;
 use crate::ratio::{Ends, Ratio, nearest, outcome, unpaired_within};
@@ -82,7 +82,7 @@ const SESSIONS: f64 = 0.02;
 /// side has no run with an anchor, or none in a state in which the other has one.
 pub fn ratio(
     plan: &Plan,
-    figure: &ComparedFigure,
+    figure: &Figure,
     points: [&PointSummary<'_>; 2],
     within: f64,
 ) -> Option<Anchored> {
@@ -113,7 +113,7 @@ pub fn ratio(
     let moved = |part: Part| Some(level(&sides[1], part)? / level(&sides[0], part)?);
     let factors: Vec<f64> = mix
         .factors(moved)
-        .map(|(_, factor)| factor.powf(figure.time))
+        .map(|(_, factor)| factor.powf(figure.machine()))
         .collect();
     Some(Anchored {
         ratio: hull(&plain, &factors, within),
@@ -166,8 +166,8 @@ fn of_share(moved: f64, share: f64) -> f64 {
 }
 
 /// Runs that can be compared, and have the figure and an anchor.
-fn anchored<'a>(point: &PointSummary<'a>, figure: &ComparedFigure) -> Vec<(&'a Run, Ends)> {
-    let mut runs = point.comparable(figure.time, figure.figure.over, figure.figure.of);
+fn anchored<'a>(point: &PointSummary<'a>, figure: &Figure) -> Vec<(&'a Run, Ends)> {
+    let mut runs = point.comparable(figure);
     runs.retain(|(run, [_, x, _])| run.around.anchor.is_some() && x.is_finite() && *x > 0.0);
     runs
 }
@@ -178,7 +178,7 @@ fn anchored<'a>(point: &PointSummary<'a>, figure: &ComparedFigure) -> Vec<(&'a R
 /// idle, polls, timeouts and foreign hosts there is nothing but the machine's
 /// own acts. With a hold that bounds the throughput, they have what is missing
 /// to the ideal.
-fn mix(plan: &Plan, figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> Mix {
+fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Run>; 2]) -> Mix {
     let runs = || sides.iter().flatten();
     let connects = plan.workload == Workload::Connect;
     let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none())
@@ -200,7 +200,7 @@ fn mix(plan: &Plan, figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> Mix {
             || run.around.setup.contains_key("poll_interval_ns")
             || run.server.is_some_and(|server| server.cpu_s.is_none())
     });
-    let share = if figure.time == 0.0 {
+    let share = if figure.machine() == 0.0 {
         [0.0, 0.0]
     } else if !known || requests || timed || plan.acquire_timeout.is_some() {
         [0.0, 1.0]
@@ -220,7 +220,7 @@ fn mix(plan: &Plan, figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> Mix {
 /// in user mode. The kernel samples the modes: the upper 95 % limit of the ticks at which the
 /// worker was elsewhere, of the side that has more. With several workers the one for whom the
 /// others wait may be in a call all the time.
-fn calls(figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> f64 {
+fn calls(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
     let of_side = |side: &Vec<&Run>| {
         let mut ticks = [0.0; 2];
         for run in side.iter().filter(|run| run.at.workers == Some(1)) {
@@ -230,19 +230,23 @@ fn calls(figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> f64 {
             ticks[1] += run.window.window_s * per_s;
         }
         let [elsewhere, all] = ticks;
-        (figure.time < 0.0 && all > 0.0).then(|| (upper_limit(elsewhere) / all).min(1.0))
+        (figure.machine() < 0.0 && all > 0.0).then(|| (upper_limit(elsewhere) / all).min(1.0))
     };
     let shares: Option<Vec<f64>> = sides.iter().map(of_side).collect();
     shares.map_or(1.0, |shares| shares.into_iter().fold(0.0, f64::max))
 }
 
 /// The share of the time that is not hold: what a throughput lacks to the ideal.
-fn beyond_the_hold(figure: &ComparedFigure, sides: &[Vec<&Run>; 2]) -> f64 {
+fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Run>; 2]) -> f64 {
     let of_ideal = |side: &Vec<&Run>| {
         let shares: Option<Vec<f64>> = side.iter().map(|run| run.of_ideal).collect();
         median(&shares?)
     };
-    match (figure.time < 0.0, of_ideal(&sides[0]), of_ideal(&sides[1])) {
+    match (
+        figure.machine() < 0.0,
+        of_ideal(&sides[0]),
+        of_ideal(&sides[1]),
+    ) {
         (true, Some(base), Some(new)) => (1.0 - base.min(new)).clamp(0.0, 1.0),
         _ => 1.0,
     }
@@ -324,16 +328,15 @@ fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::figures::{FIGURES, is_headline};
+    use crate::figures::{CPU, THROUGHPUT, headline};
     use jostle_model::connect::Only;
     use jostle_model::record::{Cpu, Server, Window};
 
     #[test]
     fn what_a_program_or_a_service_takes_need_not_be_the_machine_s_speed() {
         let share_of = |plan: &Plan| {
-            let figure = FIGURES.iter().find(|f| is_headline(plan, f)).unwrap();
             let run = Run::default();
-            mix(plan, figure, &[vec![&run], vec![&run]]).share
+            mix(plan, headline(plan), &[vec![&run], vec![&run]]).share
         };
         let stream = Plan::of(Workload::Stream);
         let requests = Plan {
@@ -366,16 +369,13 @@ mod tests {
 
     #[test]
     fn calls_have_no_share_of_the_time_in_user_mode() {
-        let plan = Plan::of(Workload::Contend);
-        let rate = FIGURES.iter().find(|f| is_headline(&plan, f)).unwrap();
-        let cost = FIGURES.iter().find(|f| f.time > 0.0).unwrap();
         let none = in_user_mode(1, Some(1.0));
         let limit =
             |run: &Run, runs: usize, figure| calls(figure, &[vec![&none; 9], vec![run; runs]]);
         // No tick of 900, and 200 of 1000 on one side.
-        assert!((0.002..0.004).contains(&limit(&none, 9, rate)));
+        assert!((0.002..0.004).contains(&limit(&none, 9, THROUGHPUT)));
         let some = in_user_mode(1, Some(0.8));
-        assert!((0.21..0.24).contains(&limit(&some, 10, rate)));
+        assert!((0.21..0.24).contains(&limit(&some, 10, THROUGHPUT)));
         // A third of a second is too little to tell.
         let short = Run {
             window: Window {
@@ -388,11 +388,11 @@ mod tests {
             },
             ..none.clone()
         };
-        assert!(limit(&short, 1, rate) > 0.08);
+        assert!(limit(&short, 1, THROUGHPUT) > 0.08);
         for unknown in [in_user_mode(2, Some(1.0)), in_user_mode(1, None)] {
-            assert_eq!(limit(&unknown, 9, rate), 1.0);
+            assert_eq!(limit(&unknown, 9, THROUGHPUT), 1.0);
         }
-        assert_eq!(limit(&none, 9, cost), 1.0);
+        assert_eq!(limit(&none, 9, CPU), 1.0);
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
                 only,
                 ..Plan::of(Workload::Connect)
             };
-            let figure = FIGURES.iter().find(|f| is_headline(&plan, f)).unwrap();
+            let figure = headline(&plan);
             let mix = mix(&plan, figure, &[vec![run], vec![run]]);
             (figure.name, mix.parts.contains(&Part::Wake), mix.share)
         };

@@ -6,13 +6,12 @@
 //! results, and without looking for causes.
 
 pub mod anchored;
-pub mod figures;
 
 use crate::checks::neighbours;
+use crate::figures::{Better, FIGURES, Figure, headline};
 use crate::intervals::median;
 use crate::ratio::{Outcome, Ratio, by_block, outcome, unpaired};
 use crate::summary::PointSummary;
-use figures::{Better, ComparedFigure, FIGURES, is_headline};
 use jostle_model::Plan;
 use jostle_model::record::{At, Claim, Status};
 
@@ -51,7 +50,7 @@ pub struct Compared {
     /// The point.
     pub at: At,
     /// What is compared.
-    pub figure: &'static ComparedFigure,
+    pub figure: &'static Figure,
     /// Median over the runs of BASE.
     pub base: f64,
     /// Median over the runs of NEW.
@@ -61,7 +60,7 @@ pub struct Compared {
     pub ratio: Option<Ratio>,
     /// Runs that the ratio rests on.
     pub runs: [usize; 2],
-    /// By how much two halves of one side's runs differ ([`floor`]).
+    /// By how much two halves of one side's runs differ.
     pub floor: Option<f64>,
     /// What the machine alone may have moved, between two sessions.
     pub machine: Option<[f64; 2]>,
@@ -101,34 +100,22 @@ pub fn compare(
     new: &PointSummary<'_>,
     how: How,
 ) -> Vec<Compared> {
-    FIGURES
-        .iter()
-        .filter(|figure| how.all || is_headline(plan, figure))
-        .filter_map(|figure| one(plan, figure, base, new, how))
+    let compared = FIGURES.iter().filter(|figure| !figure.compared.is_empty());
+    compared
+        .filter(|figure| how.all || figure.name == headline(plan).name)
+        .filter_map(|figure| compare_figure(plan, figure, base, new, how))
         .collect()
 }
 
-/// The figure of this name alone; None where there is no such figure, or it was not measured.
+/// One figure alone; None where it was not measured.
 pub fn compare_figure(
     plan: &Plan,
-    name: &str,
+    figure: &'static Figure,
     base: &PointSummary<'_>,
     new: &PointSummary<'_>,
     how: How,
 ) -> Option<Compared> {
-    let figure = FIGURES.iter().find(|figure| figure.name == name)?;
-    one(plan, figure, base, new, how)
-}
-
-fn one(
-    plan: &Plan,
-    figure: &'static ComparedFigure,
-    base: &PointSummary<'_>,
-    new: &PointSummary<'_>,
-    how: How,
-) -> Option<Compared> {
-    let of = figure.figure;
-    let [base_runs, new_runs] = [base, new].map(|point| point.each(of.over, of.of));
+    let [base_runs, new_runs] = [base, new].map(|point| point.each(figure));
     let mut compared = Compared {
         base_target: base.target.to_owned(),
         new_target: new.target.to_owned(),
@@ -145,7 +132,7 @@ fn one(
         invalid: base.verdict.is_invalid() || new.verdict.is_invalid(),
     };
     if how.paired {
-        compared.ratio = by_block(base, new, figure.time, of.over, of.of);
+        compared.ratio = by_block(base, new, figure);
         compared.ratio = compared.ratio.map(|ratio| Ratio {
             outcome: outcome(
                 [ratio.nearest, ratio.low, ratio.high],
@@ -169,7 +156,7 @@ fn one(
 /// The A/A floor of a comparison: by how much every second run of a side differs from the
 /// runs between them (Hodges-Lehmann), as a share; the larger of both sides. They are of one
 /// sitting, and have half the runs. None without two runs in each half.
-pub fn floor(sides: [&[f64]; 2]) -> Option<f64> {
+fn floor(sides: [&[f64]; 2]) -> Option<f64> {
     let of = |runs: &&[f64]| {
         let half = |first: usize| {
             runs.iter()

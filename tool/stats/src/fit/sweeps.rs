@@ -1,126 +1,19 @@
 //! The sweeps of an experiment, and a record of how each figure grows.
 //!
-//! Everything here walks two tables, [`SWEPT`] and [`FIGURES`]: a workload with a
-//! new swept value or a new figure adds a line.
+//! Everything here walks two tables, [`SWEPT`] and [`FIGURES`].
 
 use super::{Bend, Finding, Growth, Part, Sample, curve, exponent, growth, usl, words};
-use crate::figures::{self, *};
+use crate::figures::{FIGURES, Figure};
 use crate::ratio::Ratio;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Run};
-
-/// A value that workloads sweep.
-#[derive(Debug)]
-pub struct Swept {
-    /// Its name in `at`.
-    pub name: &'static str,
-    /// What there are so many of, one and several.
-    pub noun: [&'static str; 2],
-    /// The option that lists its values.
-    pub option: &'static str,
-    /// The field of `at`.
-    pub field: fn(&mut At) -> &mut Option<u64>,
-}
-
-/// Every value that workloads sweep.
-pub static SWEPT: &[Swept] = &[
-    Swept {
-        name: "workers",
-        noun: ["worker", "workers"],
-        option: "-w",
-        field: |at| &mut at.workers,
-    },
-    Swept {
-        name: "operations",
-        noun: ["operation", "operations"],
-        option: "-n",
-        field: |at| &mut at.operations,
-    },
-    Swept {
-        name: "keys",
-        noun: ["lock", "locks"],
-        option: "--keys",
-        field: |at| &mut at.keys,
-    },
-    Swept {
-        name: "generators",
-        noun: ["generator", "generators"],
-        option: "--generators",
-        field: |at| &mut at.generators,
-    },
-    Swept {
-        name: "open",
-        noun: ["connection", "connections"],
-        option: "--open",
-        field: |at| &mut at.open,
-    },
-    Swept {
-        name: "listeners",
-        noun: ["other listener", "other listeners"],
-        option: "--listeners",
-        field: |at| &mut at.listeners,
-    },
-    Swept {
-        name: "sources",
-        noun: ["source address", "source addresses"],
-        option: "--sources",
-        field: |at| &mut at.sources,
-    },
-];
-
-/// A cost of a run.
-#[derive(Debug)]
-pub struct FittedFigure {
-    /// In result files, with its unit.
-    pub name: &'static str,
-    /// In sentences, before "per lock" or "per operation".
-    pub what: &'static str,
-    /// Whether that follows; a call's own time says by itself of what it is.
-    pub per_operation: bool,
-    /// The runs that it is taken over.
-    pub over: Over,
-    /// Reads the figure from a run.
-    pub of: fn(&Run) -> Option<f64>,
-}
-
-/// The time of an operation, all workers together.
-const PER_OPERATION: &str = "time_per_operation_ns";
-
-/// A cost of each operation, or of a call by itself.
-const fn cost(figure: &figures::Figure, what: &'static str, per_operation: bool) -> FittedFigure {
-    FittedFigure {
-        name: figure.name,
-        what,
-        per_operation,
-        over: figure.over,
-        of: figure.of,
-    }
-}
+use jostle_model::swept::{SWEPT, Swept};
 
 /// The figures that are fitted, the one that closes the table first.
-pub static FIGURES: &[FittedFigure] = &[
-    FittedFigure {
-        name: PER_OPERATION,
-        what: "time",
-        per_operation: true,
-        over: Over::CleanSlices,
-        // A connection's holds what the tool and its waits for the server take.
-        of: |run| {
-            let of_locks = run.operations > 0 && run.connections.is_none();
-            of_locks.then(|| 1e9 * run.window.window_s / run.operations as f64)
-        },
-    },
-    cost(CONNECT_P50, "time in connect()", false),
-    FittedFigure {
-        // Beside connect() it is next to nothing.
-        of: |run| (BIND_P50.of)(run).filter(|_| run.times.connect_ns.is_none()),
-        ..cost(BIND_P50, "time in bind()", false)
-    },
-    cost(ACCEPT_P50, "time in accept4()", false),
-    cost(CPU, "CPU", true),
-    cost(SERVER_CPU, "server CPU", true),
-];
+pub fn fitted() -> impl Iterator<Item = &'static Figure> {
+    FIGURES.iter().filter(|figure| !figure.grows.is_empty())
+}
 
 /// Fewest values that make a sweep; of two the quotient says all.
 const LEAST_VALUES: usize = 3;
@@ -140,13 +33,13 @@ pub fn fits(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<Fit> {
             .filter(|point| point.target == target && rest(point.at, swept) == at)
             .filter(|point| !point.verdict.is_invalid())
             .collect();
-        for figure in FIGURES {
+        for (nth, figure) in fitted().enumerate() {
             let samples = samples(&of_sweep, swept, figure);
             if samples.len() >= LEAST_VALUES {
                 let mut fit = record(experiment, figure, &samples);
                 (fit.target, fit.over, fit.at) = (target.to_owned(), swept.name.to_owned(), at);
                 fit.text = words::sentence(&experiment.plan, &fit);
-                if figure.name == FIGURES[0].name && usl_applies(experiment, swept, &of_sweep) {
+                if nth == 0 && usl_applies(experiment, swept, &of_sweep) {
                     fit.usl = usl::usl(&samples);
                     fit.peak = usl::peak(&samples);
                     fit.text += &words::peak(&fit);
@@ -183,33 +76,26 @@ pub fn beside(at: At, over: &str) -> At {
 
 /// The swept values but for this one.
 fn rest(mut at: At, swept: &Swept) -> At {
-    *(swept.field)(&mut at) = None;
+    (swept.clear)(&mut at);
     at
 }
 
-impl FittedFigure {
-    /// The figure of one run, as the point takes it: the time of an operation from the slices
-    /// that its rate is from.
-    pub fn within(&self, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
-        let value = (self.of)(run).filter(|cost| *cost > 0.0)?;
-        match self.name {
-            PER_OPERATION => Some(value / point.rate_of(run, 1.0)?),
-            _ => Some(value),
-        }
-    }
+/// The cost of one run, as the point takes it.
+pub fn cost(figure: &Figure, point: &PointSummary<'_>, run: &Run) -> Option<f64> {
+    let cost = (figure.of)(run).filter(|cost| *cost > 0.0)?;
+    point.within(figure, run, cost)
 }
 
-fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &FittedFigure) -> Vec<Sample> {
+fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<Sample> {
     let mut samples: Vec<Sample> = points
         .iter()
         .filter_map(|point| {
-            let mut at = point.at;
             let runs = point.runs_over(figure.over).iter();
             let runs: Vec<(u32, f64)> = runs
-                .filter_map(|run| Some((run.block, figure.within(point, run)?)))
+                .filter_map(|run| Some((run.block, cost(figure, point, run)?)))
                 .collect();
             Some(Sample {
-                n: (*(swept.field)(&mut at)).filter(|n| *n > 0 && !runs.is_empty())?,
+                n: (swept.of)(&point.at).filter(|n| *n > 0 && !runs.is_empty())?,
                 runs,
             })
         })
@@ -230,7 +116,7 @@ fn usl_applies(experiment: &Experiment, swept: &Swept, points: &[&PointSummary<'
         && (served || most.is_some_and(|most| most <= experiment.environment.cores))
 }
 
-fn record(experiment: &Experiment, figure: &FittedFigure, samples: &[Sample]) -> Fit {
+fn record(experiment: &Experiment, figure: &Figure, samples: &[Sample]) -> Fit {
     let found = growth(samples);
     let exponent = match found.finding {
         Finding::Laws | Finding::Power => exponent::exponent(samples, experiment.plan.seed()),

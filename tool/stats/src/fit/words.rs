@@ -2,11 +2,12 @@
 //!
 //! The sentence uses only the record, and covers only values within the sweep.
 
-use super::sweeps::{FIGURES, SWEPT, Swept};
+use super::sweeps::fitted;
 use super::{Finding, LEAST_RUNS, LEAST_SPAN, LEAST_VALUES};
 use crate::numbers::{self, grouped};
 use jostle_model::Plan;
 use jostle_model::record::{At, Fit, FitLaw, FitPart, Interval};
+use jostle_model::swept::{SWEPT, Swept};
 
 /// Such as `time per lock grows like N or N log N, which these data cannot tell
 /// apart, from 10 to 1,000 workers`, without an end.
@@ -125,12 +126,12 @@ pub fn peak(fit: &Fit) -> String {
 }
 
 fn swept(fit: &Fit) -> Option<&'static Swept> {
-    SWEPT.iter().find(|swept| swept.name == fit.over)
+    SWEPT.iter().copied().find(|swept| swept.name == fit.over)
 }
 
 fn what(plan: &Plan, fit: &Fit) -> String {
-    let figure = FIGURES.iter().find(|figure| figure.name == fit.figure);
-    let what = figure.map_or(fit.figure.as_str(), |figure| figure.what);
+    let figure = fitted().find(|figure| figure.name == fit.figure);
+    let what = figure.map_or(fit.figure.as_str(), |figure| figure.grows);
     if figure.is_some_and(|figure| !figure.per_operation) {
         return what.to_owned();
     }

@@ -261,14 +261,14 @@ pub(super) fn wanted(
 }
 
 /// The figure whose growth is drawn.
-fn grown(title: &str) -> Option<&'static sweeps::FittedFigure> {
+fn grown(title: &str) -> Option<&'static figures::Figure> {
     let what = title.strip_prefix("Growth of ")?;
     let what = what.split_once(" per ").map_or(what, |(what, _)| what);
-    sweeps::FIGURES.iter().find(|figure| figure.what == what)
+    sweeps::fitted().find(|figure| figure.grows == what)
 }
 
 /// Nanoseconds of a figure's unit.
-fn scale(figure: &sweeps::FittedFigure) -> f64 {
+fn scale(figure: &figures::Figure) -> f64 {
     if figure.name.contains("_us") {
         1e3
     } else {
@@ -327,7 +327,7 @@ fn of_point(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) 
         let values: Vec<f64> = point
             .runs
             .iter()
-            .filter_map(|run| figure.within(point, run))
+            .filter_map(|run| sweeps::cost(figure, point, run))
             .collect();
         median(&values)
             .into_iter()

@@ -36,83 +36,40 @@ const NAMES: [(&str, &str); 5] = [
 const FEW: [&str; 3] = ["p50", "p99", "max"];
 const NANOS: Unit = Unit::Time(1.0);
 
-/// Field, title and note of those of a subject that have words of their own, in the order in
-/// which they are read. Others follow under their names.
-type Worded = (&'static str, &'static str, &'static str);
+/// Subject, field, title and note of those that have words of their own, in the order in which
+/// they are read. Others follow under their names.
+macro_rules! spreads {
+    ($($subject:ident $field:literal $title:literal $note:literal;)*) => {
+        &[$((Subject::$subject, $field, $title, $note)),*]
+    };
+}
 
-static SPREADS: [(Subject, &[Worded]); 3] = [
-    (
-        Subject::Waiting,
-        &[
-            (
-                WAITS,
-                "Time to acquire",
-                "attempts that the end of the window cut short are accounted for",
-            ),
-            ("response_ns", "Response time", "from the intended start"),
-            ("connect_ns", "Time to connect", "in the call"),
-            ("accept_ns", "Time to accept", "in the call"),
-            ("close_ns", "Time to close", "in the call"),
-            (
-                "service_ns",
-                "Time of a request",
-                "from its sending to its answer",
-            ),
-            (
-                "batch_ns",
-                "Time of a batch of requests",
-                "from its sending to its last reply",
-            ),
-        ],
-    ),
-    (
-        Subject::HandOff,
-        &[
-            (
-                "handoff_ns",
-                "Hand-off",
-                "from a release to the grant of one who was waiting",
-            ),
-            (
-                "handoff_same_cpu_ns",
-                "Hand-off on one CPU",
-                "both owners ran on the same",
-            ),
-            (
-                "handoff_cross_cpu_ns",
-                "Hand-off between two CPUs",
-                "the owners ran on different ones",
-            ),
-        ],
-    ),
-    (
-        Subject::Other,
-        &[
-            ("release_ns", "Time to release", "in the call"),
-            (
-                "release_batch_ns",
-                "Time to release a batch",
-                "from its sending to its last reply",
-            ),
-            (
-                "hold_ns",
-                "Time for which the lock was held",
-                "as it was, beside what was asked for",
-            ),
-            ("failed_try_ns", "Time of a refused try", "in the call"),
-        ],
-    ),
-];
+static SPREADS: &[(Subject, &str, &str, &str)] = spreads! {
+    Waiting "acquire_ns" "Time to acquire"
+        "attempts that the end of the window cut short are accounted for";
+    Waiting "response_ns" "Response time" "from the intended start";
+    Waiting "connect_ns" "Time to connect" "in the call";
+    Waiting "accept_ns" "Time to accept" "in the call";
+    Waiting "close_ns" "Time to close" "in the call";
+    Waiting "service_ns" "Time of a request" "from its sending to its answer";
+    Waiting "batch_ns" "Time of a batch of requests" "from its sending to its last reply";
+    HandOff "handoff_ns" "Hand-off" "from a release to the grant of one who was waiting";
+    HandOff "handoff_same_cpu_ns" "Hand-off on one CPU" "both owners ran on the same";
+    HandOff "handoff_cross_cpu_ns" "Hand-off between two CPUs" "the owners ran on different ones";
+    Other "release_ns" "Time to release" "in the call";
+    Other "release_batch_ns" "Time to release a batch" "from its sending to its last reply";
+    Other "hold_ns" "Time for which the lock was held" "as it was, beside what was asked for";
+    Other "failed_try_ns" "Time of a refused try" "in the call";
+};
 
 /// The one with censored values.
 const WAITS: &str = "acquire_ns";
 
 /// Of this subject, in order, those without words of their own last.
 fn spreads(chapter: &Chapter<'_>, subject: Subject) -> Vec<Spread> {
-    let worded = SPREADS.iter().filter(|(of, _)| *of == subject);
+    let worded = SPREADS.iter().filter(|(of, ..)| *of == subject);
     let mut spreads: Vec<Spread> = worded
-        .flat_map(|(_, spreads)| *spreads)
-        .map(|(field, title, note)| Spread {
+        .map(|(_, field, title, note)| Spread {
             field: (*field).to_owned(),
             title: (*title).to_owned(),
             note,
@@ -121,8 +78,7 @@ fn spreads(chapter: &Chapter<'_>, subject: Subject) -> Vec<Spread> {
     if subject == Subject::Other {
         let spots = chapter.series.iter().flat_map(|series| &series.spots);
         let fields = spots.flat_map(|spot| spot.times.iter().flat_map(BTreeMap::keys));
-        let worded = || SPREADS.iter().flat_map(|(_, spreads)| *spreads);
-        let unworded = |field: &&String| worded().all(|(known, ..)| known != field);
+        let unworded = |field: &&String| SPREADS.iter().all(|(_, known, ..)| known != field);
         let fields: BTreeSet<&String> = fields.filter(unworded).collect();
         spreads.extend(fields.into_iter().map(|field| Spread {
             field: field.clone(),

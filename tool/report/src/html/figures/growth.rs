@@ -8,11 +8,11 @@ use super::{
 };
 use crate::html::chapter::Spot;
 use crate::html::chart::Mark;
-use crate::html::units::Unit;
 use jostle_model::record::{Fit, FitLaw, Interval};
+use jostle_stats::figures::Figure;
 use jostle_stats::fit::Finding;
 use jostle_stats::fit::laws::Law;
-use jostle_stats::fit::sweeps::{self, FIGURES};
+use jostle_stats::fit::sweeps::{cost, fitted};
 use jostle_stats::intervals::median;
 use maud::Markup;
 
@@ -21,16 +21,16 @@ pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Drawing> {
     if !chapter.sweeps() {
         return Vec::new();
     }
-    FIGURES.iter().filter_map(|f| figure(chapter, f)).collect()
+    fitted().filter_map(|f| figure(chapter, f)).collect()
 }
 
 /// The fit of a series, if there is enough to draw one.
-fn fit_of<'s>(of: &sweeps::FittedFigure, series: &'s Series<'_>) -> Option<&'s Fit> {
+fn fit_of<'s>(of: &Figure, series: &'s Series<'_>) -> Option<&'s Fit> {
     let mut fits = series.fits.iter();
     fits.find(|fit| fit.figure == of.name && fit.finding != Finding::TooFew.name())
 }
 
-fn figure(chapter: &Chapter<'_>, of: &sweeps::FittedFigure) -> Option<Drawing> {
+fn figure(chapter: &Chapter<'_>, of: &Figure) -> Option<Drawing> {
     let all = chapter.series.iter();
     let grown: Vec<&Series<'_>> = all.filter(|one| fit_of(of, one).is_some()).collect();
     if grown.is_empty() {
@@ -41,8 +41,8 @@ fn figure(chapter: &Chapter<'_>, of: &sweeps::FittedFigure) -> Option<Drawing> {
     });
     Some(Drawing {
         title: match of.per_operation {
-            true => format!("Growth of {} per {}", of.what, chapter.noun()),
-            false => format!("Growth of {}", of.what),
+            true => format!("Growth of {} per {}", of.grows, chapter.noun()),
+            false => format!("Growth of {}", of.grows),
         },
         note: "lines: every law that the medians allow; red: between these values it bends"
             .to_owned(),
@@ -51,29 +51,16 @@ fn figure(chapter: &Chapter<'_>, of: &sweeps::FittedFigure) -> Option<Drawing> {
     })
 }
 
-/// The time of a figure that is named by its unit.
-fn unit(of: &sweeps::FittedFigure) -> Unit {
-    match of.name.contains("_us") {
-        true => Unit::Time(1e3),
-        false => Unit::Time(1.0),
-    }
-}
-
 /// Over the runs of a spot.
-fn level(of: &sweeps::FittedFigure, spot: &Spot<'_>) -> Option<f64> {
+fn level(of: &Figure, spot: &Spot<'_>) -> Option<f64> {
     let runs = spot.point.runs.iter();
-    let runs: Vec<f64> = runs.filter_map(|run| of.within(&spot.point, run)).collect();
+    let runs: Vec<f64> = runs.filter_map(|run| cost(of, &spot.point, run)).collect();
     median(&runs).filter(|_| spot.usable())
 }
 
 /// On an axis of their own: it is the shape that counts.
-fn draw(
-    chapter: &Chapter<'_>,
-    of: &sweeps::FittedFigure,
-    size: Size,
-    shown: &[&Series<'_>],
-) -> Markup {
-    let unit = unit(of);
+fn draw(chapter: &Chapter<'_>, of: &Figure, size: Size, shown: &[&Series<'_>]) -> Markup {
+    let unit = chapter.unit(of);
     let spots = shown.iter().flat_map(|series| &series.spots);
     let levels: Vec<f64> = spots.filter_map(|spot| level(of, spot)).collect();
     let fits = || shown.iter().filter_map(|series| fit_of(of, series));
@@ -112,7 +99,7 @@ fn draw(
     }
     chart.draw(&format!(
         "growth of {}, by {}",
-        of.what,
+        of.grows,
         chapter.swept_words()
     ))
 }
@@ -138,7 +125,7 @@ fn curve((law, from, to): (&FitLaw, u64, u64)) -> Option<Vec<(f64, f64)>> {
 }
 
 /// The fits themselves.
-fn data(of: &sweeps::FittedFigure, grown: &[&Series<'_>]) -> Data {
+fn data(of: &Figure, grown: &[&Series<'_>]) -> Data {
     const HEADINGS: [&str; 7] = [
         "series", "from", "to", "values", "finding", "exponent", "in words",
     ];
@@ -193,7 +180,7 @@ mod tests {
         let mut set = made::set();
         set.fits = vec![Fit {
             target: "sysv".to_owned(),
-            figure: FIGURES[0].name.to_owned(),
+            figure: fitted().next().unwrap().name.to_owned(),
             over: "workers".to_owned(),
             at: At::default(),
             from: 10,

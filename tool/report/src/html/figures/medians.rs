@@ -9,215 +9,67 @@ use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Size};
 use crate::html::units::Unit;
 use jostle_model::plan::Workload;
-use jostle_model::record::{LimitedBy, PerWorker, Run};
-use jostle_stats::figures::{self, Over};
+use jostle_model::record::LimitedBy;
+use jostle_stats::figures::{self, FIGURES, Figure, Topic};
 use jostle_stats::intervals::{estimate, median};
 use jostle_stats::summary::Estimate;
 use std::collections::BTreeSet;
 
-/// One figure over the sweep.
-struct Measure {
-    subject: Subject,
-    title: &'static str,
-    note: &'static str,
-    unit: fn(&Chapter<'_>) -> Unit,
-    /// Of one run; None where it was not measured.
-    of: fn(&Run) -> Option<f64>,
-}
-
-/// In the order in which they are read.
-static MEASURES: &[Measure] = &[
-    Measure {
-        subject: Subject::Cost,
-        title: "Throughput",
-        note: "higher is better",
-        unit: |chapter| Unit::PerSecond(chapter.per_second()),
-        of: figures::THROUGHPUT.of,
-    },
-    Measure {
-        subject: Subject::Cost,
-        title: "CPU time of the workers for one operation",
-        note: "waiting included; lower is better",
-        unit: |_| Unit::Time(1e3),
-        of: figures::CPU.of,
-    },
-    Measure {
-        subject: Subject::Cost,
-        title: "Time for one operation, all workers together",
-        note: "the run by its operations; level where cost is linear in their number",
-        unit: |_| Unit::Time(1e9),
-        of: |run| {
-            let counted = run.per_worker.is_none() && run.operations > 0;
-            counted.then(|| run.window.window_s / run.operations as f64)
-        },
-    },
-    Measure {
-        subject: Subject::Cost,
-        title: "CPU time of the server for one operation",
-        note: "lower is better",
-        unit: |_| Unit::Time(1e3),
-        of: figures::SERVER_CPU.of,
-    },
-    Measure {
-        subject: Subject::Cost,
-        title: "Memory of the server for one held lock",
-        note: "lower is better",
-        unit: |_| Unit::Bytes,
-        of: figures::HELD_BYTES.of,
-    },
-    Measure {
-        subject: Subject::Cost,
-        title: "CPU time of the server for one held lock in a minute",
-        note: "while all locks were kept; lower is better",
-        unit: |_| Unit::Time(1e3),
-        of: figures::KEPT_SERVER_CPU.of,
-    },
-    Measure {
-        subject: Subject::Cost,
-        title: "Greatest lateness of a renewal",
-        note: "from when it was due until the server had confirmed it; lower is better",
-        unit: |_| Unit::Time(1.0),
-        of: |run| Some(run.kept.as_ref()?.latest_ns()? as f64),
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "Requests in flight",
-        note: "as there were, on average; those asked for are the same everywhere",
-        unit: |_| Unit::Number("requests"),
-        of: figures::IN_FLIGHT.of,
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "Requests at the server",
-        note: "in flight, and not in their own worker's hands",
-        unit: |_| Unit::Number("requests"),
-        of: figures::AT_SERVER.of,
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "The busiest generator",
-        note: "share of its time, or of its CPU quota; from 0.9 on it is the limit",
-        unit: |_| Unit::Share,
-        of: |run| busiest(run).filter(|_| run.spread.is_some()),
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "Blocked share",
-        note: "acquisitions that found the lock taken",
-        unit: |_| Unit::Share,
-        of: figures::BLOCKED.of,
-    },
-    Measure {
-        subject: Subject::Fairness,
-        title: "Workers that got nothing",
-        note: "share of all workers; lower is better",
-        unit: |_| Unit::Share,
-        of: |run| Some(shared(run)?.none as f64 / run.at.workers? as f64),
-    },
-    Measure {
-        subject: Subject::Fairness,
-        title: "Dispersion among workers",
-        note: "near 0 a queue, near 1 a lottery, above favouritism",
-        unit: |_| Unit::Number("variance / mean"),
-        of: |run| Some(shared(run)?.dispersion),
-    },
-    Measure {
-        subject: Subject::Fairness,
-        title: "Jain's index",
-        note: "1: all got the same; few turns by lot give less",
-        unit: |_| Unit::Index,
-        of: |run| Some(shared(run)?.jain),
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "Context switches for one operation",
-        note: "times that a worker was put on a CPU",
-        unit: |_| Unit::Number("switches / operation"),
-        of: |run| {
-            let switches = run.cpu.context_switches.filter(|_| run.operations > 0)?;
-            Some(switches as f64 / run.operations as f64)
-        },
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "How busy the busiest worker was",
-        note: "running or runnable; near 100 % the tool is the limit",
-        unit: |_| Unit::Share,
-        of: busiest,
-    },
-    Measure {
-        subject: Subject::Machine,
-        title: "CPU time stolen by the hypervisor",
-        note: "of busy and stolen time of the whole machine",
-        unit: |_| Unit::Share,
-        of: |run| run.around.machine.steal_share,
-    },
-];
-
-/// What each worker got, where there are several.
-fn shared(run: &Run) -> Option<PerWorker> {
-    run.per_worker.filter(|_| run.at.workers > Some(1))
-}
-
-fn busiest(run: &Run) -> Option<f64> {
-    let shares = run.thread_loads.iter().map(|load| load.busy_share);
-    shares.reduce(f64::max)
+/// The subject of a figure's drawing.
+fn subject(figure: &Figure) -> Subject {
+    match figure.topic {
+        Topic::Rates | Topic::Costs | Topic::Kept => Subject::Cost,
+        Topic::Fairness => Subject::Fairness,
+        _ => Subject::Machine,
+    }
 }
 
 /// Those of this subject that were measured.
 pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Drawing> {
-    let of_it = MEASURES.iter().filter(|m| m.subject == subject);
-    of_it.filter_map(|m| figure(chapter, m)).collect()
+    let is_large = subject == Subject::Cost || chapter.longest_label() > LONG_LABEL;
+    let size = if is_large { LARGE } else { SMALL };
+    let drawn = FIGURES.iter().filter(|of| !of.title.is_empty());
+    let of_it = drawn.filter(|of| self::subject(of) == subject);
+    of_it.filter_map(|of| figure(chapter, of, size)).collect()
 }
 
 /// The figure of this title, large; None where it was not measured.
 pub(crate) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Drawing> {
-    let measure = MEASURES.iter().find(|measure| measure.title == title)?;
-    let measure = Measure {
-        subject: Subject::Cost,
-        ..*measure
-    };
-    figure(chapter, &measure).filter(|figure| !figure.charts.is_empty())
+    let of = FIGURES.iter().find(|of| of.title == title)?;
+    figure(chapter, of, LARGE).filter(|figure| !figure.charts.is_empty())
 }
 
-/// A measure over the runs of a spot, and of each.
+/// A figure over the runs of a spot, and of each.
 type Runs = (Estimate, Vec<f64>);
 
-fn runs(measure: &Measure, spot: &Spot<'_>) -> Option<Runs> {
-    let point = &spot.point;
-    let over = match (measure.subject, measure.title) {
-        (Subject::Fairness, _) => Over::Times,
-        (_, "Throughput") => Over::CleanSlices,
-        (_, title) if title.starts_with("CPU time of") => Over::Undisturbed,
-        _ => Over::Runs,
-    };
-    let runs = point.each(over, measure.of);
+fn runs(of: &Figure, spot: &Spot<'_>) -> Option<Runs> {
+    let runs = spot.point.each(of);
     Some((estimate(&runs)?, runs))
 }
 
-fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Drawing> {
-    let unit = (measure.unit)(chapter);
-    let found = known(chapter, |spot| runs(measure, spot));
+fn figure(chapter: &Chapter<'_>, of: &Figure, size: Size) -> Option<Drawing> {
+    let unit = chapter.unit(of);
+    let found = known(chapter, |spot| runs(of, spot));
     if found.is_empty() {
         return None;
     }
     let all_zero = found
         .values()
         .all(|(_, runs)| runs.iter().all(|v| *v == 0.0));
-    let title = measure.title.replace("operation", chapter.noun());
+    let title = of.title.replace("operation", chapter.noun());
     let note = match all_zero {
         true => format!("{} at every point", unit.exact(0.0)),
-        false if !limits(chapter).is_empty() && measure.title == "Throughput" => {
+        false if !limits(chapter).is_empty() && is_throughput(of) => {
             "higher is better; above each point: what the limit was (g: the generators, s: the server, \
              m: the machine, p: the path)"
                 .to_owned()
         }
-        false => measure.note.to_owned(),
+        false => of.note.to_owned(),
     };
     let charts = match all_zero {
         true => Vec::new(),
-        false => overlaid(chapter, size(chapter, measure), |size, shown| {
-            draw(chapter, measure, (&title, size), &found, shown)
+        false => overlaid(chapter, size, |size, shown| {
+            draw(chapter, of, (&title, size), &found, shown)
         }),
     };
     Some(Drawing {
@@ -235,25 +87,21 @@ const DOTTED: usize = 40;
 /// Labels so long need room beside a small drawing.
 const LONG_LABEL: usize = 14;
 
-fn size(chapter: &Chapter<'_>, measure: &Measure) -> Size {
-    match measure.subject {
-        Subject::Cost => LARGE,
-        _ if chapter.longest_label() > LONG_LABEL => LARGE,
-        _ => SMALL,
-    }
+fn is_throughput(of: &Figure) -> bool {
+    of.name == figures::THROUGHPUT.name
 }
 
 fn draw(
     chapter: &Chapter<'_>,
-    measure: &Measure,
+    of: &Figure,
     (title, size): (&str, Size),
     found: &Known<Runs>,
     shown: &[&Series<'_>],
 ) -> maud::Markup {
-    let unit = (measure.unit)(chapter);
-    let (ideals, mut limits) = match measure.title {
-        "Throughput" => (ideals(chapter, shown), limits(chapter)),
-        _ => (Vec::new(), Vec::new()),
+    let unit = chapter.unit(of);
+    let (ideals, mut limits) = match is_throughput(of) {
+        true => (ideals(chapter, shown), limits(chapter)),
+        false => (Vec::new(), Vec::new()),
     };
     limits.retain(|(series, _)| shown.iter().any(|one| one.index == series.index));
     let longest = match is_crowded(chapter) {
