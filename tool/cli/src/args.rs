@@ -213,9 +213,6 @@ pub(crate) struct Report {
     /// Also write every figure of the page into this directory, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
-    /// Also write the history of each run of recover into this directory, in the format edn
-    #[arg(long, value_name = "DIR")]
-    pub histories: Option<PathBuf>,
     /// Exit with 3 if a point is INVALID
     #[arg(long)]
     pub strict: bool,
