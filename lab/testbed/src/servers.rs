@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Users in the directory of slapd.
-pub const ENTRIES: u32 = 1_000;
+const ENTRIES: u32 = 1_000;
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,28 @@ pub struct Placed<'a> {
     pub group: Option<&'a Path>,
 }
 
+/// Those that are started by their kind alone.
+const ALL: [Server; 12] = [
+    Server::Lockd,
+    Server::Slow,
+    Server::Redis,
+    Server::Nginx,
+    Server::Python,
+    Server::Slapd,
+    Server::Postgres,
+    Server::Mariadb,
+    Server::Etcd,
+    Server::CurrentEtcd,
+    Server::Zookeeper,
+    Server::Memcached,
+];
+
 impl Server {
+    /// The first of this name.
+    pub fn named(name: &str) -> Option<Server> {
+        ALL.into_iter().find(|server| server.name() == name)
+    }
+
     /// As tables print it, and as a target is named that is measured on it.
     pub fn name(self) -> &'static str {
         self.about().0

@@ -14,7 +14,7 @@ mod plants;
 
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
-use super::{Row, Series};
+use super::{Row, Series, columns};
 use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Environment, Experiment, Run};
@@ -23,36 +23,14 @@ use plants::{Expected, Plant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Instant;
 
-/// What is measured: three short runs, so that a trial with shared controls takes 11 s.
-const LINES: [(&str, &str); 10] = [
-    (
-        "one worker",
-        "contend ofd -w 1 -b 0 -i 0 --place cpus:0 -t 0.5 --runs 3",
-    ),
-    ("pair, free", "contend flock -w 2 -b 0 -i 0 -t 0.5 --runs 3"),
-    (
-        "pair, apart",
-        "contend flock -w 2 -b 0 -i 0 --place cross -t 0.5 --runs 3",
-    ),
-    ("service", "contend lockd -w 2 -b 0 -i 0 -t 0.5 --runs 3"),
-    (
-        "keys",
-        "contend flock -w 2 --keys 2 -b 0 -i 0 -t 0.5 --runs 3",
-    ),
-    (
-        "holds",
-        "contend flock -w 2 -b 100us -i 100us -t 0.5 --runs 3",
-    ),
-    ("call", "call true -n 1000 -w 1 --null none --runs 3"),
-    (
-        "rate",
-        "rate lockd --rate 2000 -w 4 -t 0.6 --warmup 0.1 --runs 3",
-    ),
-    ("churn", "churn flock -w 2 -n 100k --runs 3"),
-    ("hold", "hold lockd --keys 8k -w 1 --runs 3"),
-];
+/// What is measured: a name, and the words that follow `jostle`.
+static LINES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let lines = columns(include_str!("../../validate/beside.tsv"));
+    lines.map(|[name, words]| (name, words)).collect()
+});
 
 /// The order of cells is drawn from it.
 const SEED: u64 = 58;
@@ -154,7 +132,7 @@ fn next<'a>(
     }
     let cells = plants
         .iter()
-        .flat_map(|plant| LINES.map(|line| (*plant, line)));
+        .flat_map(|plant| LINES.iter().map(move |line| (*plant, *line)));
     let wanted = cells
         .enumerate()
         .filter(|(_, (plant, line))| is_wanted(&format!("{}, {}", plant.name, line.0)));

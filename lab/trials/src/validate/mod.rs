@@ -5,6 +5,7 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
+mod bench;
 mod beside;
 mod chain;
 mod clean;
@@ -13,6 +14,7 @@ mod figures;
 mod gate;
 mod growth;
 mod judge;
+mod plants;
 mod quiet;
 mod recover;
 mod saturation;
@@ -21,7 +23,7 @@ mod situations;
 mod store;
 
 use crate::program;
-use jostle_model::record::{Accounts, Run};
+use jostle_model::record::{Accounts, Environment, Run};
 use jostle_stats::binomial::bounds;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -169,6 +171,29 @@ impl Series {
         let built = self.program.as_deref().map(Path::to_owned);
         built.map_or_else(program::build, Ok)
     }
+}
+
+/// The lines of a table, without its comments: columns, separated by tabs.
+pub(crate) fn columns<const N: usize>(
+    table: &'static str,
+) -> impl Iterator<Item = [&'static str; N]> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let words: Vec<&str> = line.split('\t').collect();
+        words.try_into().expect("a line has every column")
+    })
+}
+
+/// Where and with which jostle something was measured.
+fn machine(environment: &Environment) -> String {
+    let Environment {
+        cpu_model,
+        kernel,
+        cores,
+        jostle,
+        ..
+    } = environment;
+    format!("{cpu_model}, {kernel}, {cores} cores, jostle {jostle}")
 }
 
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
