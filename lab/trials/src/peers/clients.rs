@@ -15,9 +15,9 @@ mod pgbench;
 mod reference;
 
 use super::Ground;
-use super::table::Bound::{AtLeast, AtMost, Shown};
 use super::table::Figure::{ClientCpu, Rate, RoundTrips};
 use super::table::{Cell, Figures, Trial, ratio};
+use crate::validate::Required::{AtLeast, AtMost, Nothing};
 use crate::validate::columns;
 use anyhow::{Context, bail};
 use jostle_testbed::servers::{Running, Server};
@@ -103,7 +103,7 @@ impl Service {
         // Our client is not the story: nobody is to wonder about a rate within these bounds.
         let [least, most, cpu] = match is_alike {
             true => [AtLeast(0.95), AtMost(1.3), AtMost(1.0)],
-            false => [Shown; 3],
+            false => [Nothing; 3],
         };
         let [ours, theirs] = [ground, ground].map(Rc::clone);
         Trial {
@@ -121,7 +121,7 @@ impl Service {
                 ratio(Rate, 0, 1, least),
                 ratio(Rate, 0, 1, most),
                 ratio(ClientCpu, 0, 1, cpu),
-                ratio(RoundTrips, 0, 1, Shown),
+                ratio(RoundTrips, 0, 1, Nothing),
             ],
         }
     }
@@ -246,7 +246,10 @@ mod tests {
     #[test]
     fn what_is_alike_is_judged_and_the_rest_is_shown() {
         for trial in trials() {
-            let judged = trial.claims.iter().filter(|claim| claim.bound != Shown);
+            let judged = trial
+                .claims
+                .iter()
+                .filter(|claim| claim.required != Nothing);
             let expected = if trial.name.contains("cas") { 0 } else { 3 };
             assert_eq!(judged.count(), expected, "{}", trial.name);
         }

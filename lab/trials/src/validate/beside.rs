@@ -12,17 +12,18 @@ mod margin;
 mod page;
 mod plants;
 
+use super::bench::Bench;
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
 use super::{Row, Series, columns};
-use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Environment, Experiment, Run};
 use jostle_stats::rng::Rng;
+use jostle_testbed::servers::Placed;
 use plants::{Expected, Plant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -89,13 +90,11 @@ fn collect(
     store: &mut Store<Session>,
     until: Instant,
 ) -> anyhow::Result<()> {
-    let jostle = series.jostle()?;
-    let sampler = Sampler::start()?;
     let last = store.lines.iter().filter_map(|session| session.sitting);
-    let bench = Bench {
-        jostle,
-        sampler,
-        sitting: last.max().unwrap_or(0) + 1,
+    let sitting = Sitting {
+        bench: Bench::set_up(&series.jostle()?, &[], None)?,
+        sampler: Sampler::start()?,
+        number: last.max().unwrap_or(0) + 1,
     };
     let mut plants: Vec<&Plant> = plants.iter().collect();
     // Trials are continued within one call only, where nothing passes between them.
@@ -107,7 +106,7 @@ fn collect(
         let (plant, line) = found.context("no cell has that in its name")?;
         eprintln!("{}, {}", plant.name, line.0);
         let controls_of = shared(here, line.0);
-        if let Err(error) = bench.trial(store, plant, line, controls_of) {
+        if let Err(error) = sitting.trial(store, plant, line, controls_of) {
             eprintln!("{error:#}; `{}` is left out of this sitting", plant.name);
             plants.retain(|other| other.name != plant.name);
         }
@@ -161,13 +160,13 @@ fn shared(sessions: &[Session], line: &str) -> Option<u64> {
 }
 
 /// What sessions are made with.
-struct Bench {
-    jostle: PathBuf,
+struct Sitting {
+    bench: Bench,
     sampler: Sampler,
-    sitting: u32,
+    number: u32,
 }
 
-impl Bench {
+impl Sitting {
     fn trial(
         &self,
         store: &mut Store<Session>,
@@ -176,13 +175,11 @@ impl Bench {
         controls_of: Option<u64>,
     ) -> anyhow::Result<()> {
         let trial = store.lines.last().map_or(1, |last| last.trial + 1);
-        let directory = tempfile::tempdir()?;
-        let part = directory.path().join("part.jsonl");
         let first = controls_of.map_or(0, |_| CONTROLS);
         for nth in first..=2 * CONTROLS {
             let planted = nth == CONTROLS;
             let running = planted.then(|| plant.start()).transpose()?;
-            let (beside, experiment, points) = self.session(line.1, &part)?;
+            let (beside, experiment, points) = self.session(line.1)?;
             if let Some(running) = running {
                 running.end()?;
             }
@@ -191,7 +188,7 @@ impl Bench {
                 plant: plant.name.clone(),
                 line: line.0.to_owned(),
                 planted,
-                sitting: Some(self.sitting),
+                sitting: Some(self.number),
                 expected: Some(plant.expected).filter(|_| planted),
                 beside: Some(beside),
                 controls_of: controls_of.filter(|_| planted),
@@ -203,11 +200,11 @@ impl Bench {
     }
 
     /// What the verdict of a session rests on, without what no table of the lab has.
-    fn session(&self, words: &str, part: &Path) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
-        let mut run = program::call(&self.jostle);
-        run.args(words.split_whitespace());
-        let (sets, beside) = self.sampler.beside(|| program::run(&mut run, part))?;
-        let set = sets?.pop().context("jostle wrote nothing")?;
+    fn session(&self, words: &str) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let measure = || self.bench.measure(Placed::default(), &words);
+        let (set, beside) = self.sampler.beside(measure)?;
+        let set = set?;
         let mut experiment = set.experiment;
         experiment.environment = Environment {
             cores: experiment.environment.cores,

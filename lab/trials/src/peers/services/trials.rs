@@ -1,9 +1,9 @@
 //! The list of what jostled must reach: lab/trials/reference/services.tsv.
 
 use super::cells::Load;
-use crate::peers::table::Bound::{AtLeast, AtMost, Shown};
 use crate::peers::table::Figure::{Batch, Bytes, Rate, ServerCpu};
 use crate::peers::table::{Cell, Claim, Trial, ratio};
+use crate::validate::Required::{AtLeast, AtMost, Nothing};
 use crate::validate::columns;
 
 /// Every trial, in the order in which they run.
@@ -30,7 +30,7 @@ fn claims_of(text: &str) -> Vec<Claim> {
     let (what, bound) = match (text.split_once(" >= "), text.split_once(" <= ")) {
         (Some((what, least)), _) => (what, AtLeast(number(least))),
         (_, Some((what, most))) => (what, AtMost(number(most))),
-        _ => (text, Shown),
+        _ => (text, Nothing),
     };
     let (figure, rows) = what.rsplit_once(' ').expect("a figure of a row");
     if let Some(pair) = figure.strip_prefix("faster ") {
@@ -50,7 +50,7 @@ fn claims_of(text: &str) -> Vec<Claim> {
         },
         row: index(row),
         by: by.map(index),
-        bound,
+        required: bound,
     }]
 }
 

@@ -14,7 +14,7 @@ use super::bench::{Bench, printed};
 use super::chain::{self, Link, Linked};
 use super::plants::{Plant, Planted};
 use super::sides::{Side, Sides};
-use super::{Required, Row, Series, machine};
+use super::{Required, Row, Series, grid, machine};
 use crate::disturbance::Disturbance;
 use anyhow::Context;
 use generators::{Amount, Generator};
@@ -280,46 +280,29 @@ fn table(trials: &[Trial<'_>]) {
         Limit::Path,
         Limit::Undecided,
     ];
-    println!(
-        "{:<16} {:<9} {:<7} {:>4}  {:>6}  {:>5}  {:>9} {:>6} {:>7} {:>4} {:>9}  {:>5}",
-        "",
-        "held back",
-        "by",
-        "dose",
-        "trials",
-        "moved",
-        "generator",
-        "server",
-        "machine",
-        "path",
-        "undecided",
-        "wrong"
-    );
     let mut cells: BTreeMap<(&str, Planted), Vec<&Trial<'_>>> = BTreeMap::new();
     for trial in trials {
         let cell = (&*trial.run.link.kind, trial.planted);
         cells.entry(cell).or_default().push(trial);
     }
-    for ((generator, planted), trials) in cells {
-        let moved: Vec<&&Trial<'_>> = trials
-            .iter()
-            .filter(|trial| trial.truth != Truth::Unmoved)
-            .collect();
-        let [by_generator, by_server, by_machine, by_path, undecided] = LIMITS.map(|limit| {
-            let of_it = moved.iter().filter(|trial| trial.finding.limit == limit);
-            of_it.count()
-        });
-        println!(
-            "{generator:<16} {:<9} {:<7} {:>2} %  {:>6}  {:>5}  {by_generator:>9} {by_server:>6} \
-             {by_machine:>7} {by_path:>4} {undecided:>9}  {:>5}",
-            planted.side.name(),
-            name(planted.plant),
-            planted.dose,
-            trials.len(),
-            moved.len(),
-            moved.iter().filter(|trial| trial.is_wrong()).count()
-        );
-    }
+    let rows = cells.into_iter().map(|((generator, planted), trials)| {
+        let moved = || trials.iter().filter(|trial| trial.truth != Truth::Unmoved);
+        let count = |limit| moved().filter(|trial| trial.finding.limit == limit).count();
+        let wrong = moved().filter(|trial| trial.is_wrong()).count();
+        let counts = [
+            &[trials.len(), moved().count()][..],
+            &LIMITS.map(count),
+            &[wrong],
+        ]
+        .concat();
+        let (side, plant) = (planted.side.name(), name(planted.plant));
+        let first = [generator, side, plant, &format!("{} %", planted.dose)].map(str::to_owned);
+        let counts = counts.iter().map(usize::to_string);
+        first.into_iter().chain(counts).collect()
+    });
+    let headings = "|held back|by|dose|trials|moved|generator|server|machine|path|undecided|wrong";
+    let widths = [-16, -9, -7, 4, 7, 6, 10, 6, 7, 4, 9, 6];
+    grid(" ", &widths, headings, rows);
     println!(
         "\nmoved: the generator's own figure fell by a tenth; of these, what jostle judge called \
          the limit\n"

@@ -13,7 +13,7 @@ use super::chain::{self, Link, Linked};
 use super::plants::{Plant, Planted};
 use super::sides::{Side, Sides};
 use super::store::slim;
-use super::{Collect, Required, Row, machine};
+use super::{Collect, Required, Row, grid, machine};
 use crate::disturbance::Disturbance;
 use crate::program;
 use anyhow::Context;
@@ -195,34 +195,32 @@ fn name(plant: Plant) -> &'static str {
 
 /// By what was planted, and where.
 fn table(trials: &[Trial<'_>]) {
-    println!(
-        "{:<20}  {:>4}  {:<6}  {:>4}  {:>6}  {:>9}  {:>8}  {:>14}",
-        "planted", "dose", "loop", "runs", "harmed", "flagged", "detected", "but for others"
-    );
-    let mut rows: BTreeMap<(Planted, &str), Vec<&Trial<'_>>> = BTreeMap::new();
+    let mut cells: BTreeMap<(Planted, &str), Vec<&Trial<'_>>> = BTreeMap::new();
     for trial in trials {
-        let row = rows.entry((trial.planted, trial.judged.kind.group));
-        row.or_default().push(trial);
+        let cell = (trial.planted, trial.judged.kind.group);
+        cells.entry(cell).or_default().push(trial);
     }
-    for ((planted, group), trials) in rows {
-        let count =
-            |is: &dyn Fn(&Trial<'_>) -> bool| trials.iter().filter(|trial| is(trial)).count();
-        let harmed = count(&|trial| trial.is_harmed());
-        let flagged = count(&|trial| trial.is_harmed() && trial.is_flagged());
-        let by_others = count(&|trial| trial.is_harmed() && trial.is_flagged_by_others());
-        let share = |count: usize| match harmed {
+    let rows = cells.into_iter().map(|((planted, group), trials)| {
+        let harmed = || trials.iter().filter(|trial| trial.is_harmed());
+        let flagged = harmed().filter(|trial| trial.is_flagged()).count();
+        let by_others = harmed().filter(|trial| trial.is_flagged_by_others());
+        let share = |count: usize| match harmed().count() {
             0 => "-".to_owned(),
-            _ => format!("{:.0} %", 100.0 * count as f64 / harmed as f64),
+            harmed => format!("{:.0} %", 100.0 * count as f64 / harmed as f64),
         };
-        println!(
-            "{:<20}  {:>2} %  {group:<6}  {:>4}  {harmed:>6}  {flagged:>9}  {:>8}  {:>14}",
-            name(planted.plant),
-            planted.dose,
-            trials.len(),
+        vec![
+            name(planted.plant).to_owned(),
+            format!("{:>2} %", planted.dose),
+            group.to_owned(),
+            trials.len().to_string(),
+            harmed().count().to_string(),
+            flagged.to_string(),
             share(flagged),
-            share(by_others),
-        );
-    }
+            share(by_others.count()),
+        ]
+    });
+    let headings = "planted|dose|loop|runs|harmed|flagged|detected|but for others";
+    grid("  ", &[-20, 4, -6, 4, 6, 9, 8, 14], headings, rows);
     println!(
         "\nharmed: the headline moved by a tenth; detected: share of the harmed that was \
          flagged; but for others: without the check neighbours\n"
