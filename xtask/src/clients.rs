@@ -52,14 +52,8 @@ impl Ground {
 
 /// Runs what has `only` in its name, or everything; an error if a promise is broken.
 pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
-    debian::ensure(&[
-        "gcc",
-        "redis-tools",
-        "libhiredis-dev",
-        "openssl",
-        "pkg-config",
-        "python3-venv",
-    ])?;
+    let needed = "gcc redis-tools libhiredis-dev openssl pkg-config python3-venv";
+    debian::ensure(&needed.split(' ').collect::<Vec<_>>())?;
     shell::run(&mut Command::new(
         shell::root().join("jostled/server/tests/install-clients.sh"),
     ))?;

@@ -7,27 +7,14 @@ use jostle_testbed::shell;
 use std::process::{Command, Stdio};
 
 /// Pages, each with the program that prints it and its arguments, beside [`VERBS`].
-const PAGES: [(&str, &str, &str); 7] = [
-    (
-        "tool/docs/targets.md",
-        "jostle",
-        "targets --format markdown",
-    ),
-    (
-        "tool/docs/verdicts.md",
-        "jostle",
-        "explain --format markdown",
-    ),
-    (
-        "tool/docs/method/causes.md",
-        "jostle",
-        "explain causes --format markdown",
-    ),
-    ("tool/man/jostle.1", "jostle", "man"),
-    ("jostled/dist/jostle-lock.1", "jostle-lock", "--man"),
-    ("procd/dist/procd.1", "procd", "--man procd"),
-    ("procd/dist/jostle-call.1", "procd", "--man jostle-call"),
-];
+const PAGES: &str = "\
+tool/docs/targets.md jostle targets --format markdown
+tool/docs/verdicts.md jostle explain --format markdown
+tool/docs/method/causes.md jostle explain causes --format markdown
+tool/man/jostle.1 jostle man
+jostled/dist/jostle-lock.1 jostle-lock --man
+procd/dist/procd.1 procd --man procd
+procd/dist/jostle-call.1 procd --man jostle-call";
 
 /// Verbs of jostle that have a manual page.
 const VERBS: &str =
@@ -35,12 +22,15 @@ const VERBS: &str =
 
 /// Each page with the program that prints it and its arguments.
 fn pages() -> impl Iterator<Item = (String, &'static str, String)> {
+    let pages = PAGES.lines().filter_map(|line| {
+        let (page, rest) = line.split_once(' ')?;
+        let (program, words) = rest.split_once(' ')?;
+        Some((page.to_owned(), program, words.to_owned()))
+    });
     let verbs = VERBS.split(' ').map(|verb| {
         let page = format!("tool/man/jostle-{verb}.1");
         (page, "jostle", format!("man {verb}"))
     });
-    let pages = PAGES.into_iter();
-    let pages = pages.map(|(page, program, words)| (page.to_owned(), program, words.to_owned()));
     pages.chain(verbs)
 }
 

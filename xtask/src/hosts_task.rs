@@ -90,13 +90,8 @@ fn up(found: Option<Hosts>, count: u16, directory: &Path) -> anyhow::Result<()> 
         return Ok(());
     }
     need_root()?;
-    packages::ensure(&[
-        "iproute2",
-        "util-linux",
-        "openssh-server",
-        "openssh-client",
-        "openmpi-bin",
-    ])?;
+    let needed = "iproute2 util-linux openssh-server openssh-client openmpi-bin";
+    packages::ensure(&needed.split(' ').collect::<Vec<_>>())?;
     describe(&Hosts::up(directory, count)?);
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask clients`: tests the packages of `clients/`, tries Redis clients on jostled;
 //! - `cargo xtask dist`: makes the packages that users install, and checks them;
-//! - `cargo xtask fuzz`: looks for inputs that break codec, lock table, writers or what is typed;
+//! - `cargo xtask fuzz`: looks for inputs that break codec, handover, writers or what is typed;
 //! - `cargo xtask long`: the tests that take minutes and are not in `ci`;
 //! - `cargo xtask mutants`: plants faults into jostled's lock table, which its simulator must see;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
@@ -69,16 +69,13 @@ enum Task {
         #[arg(long, conflicts_with = "no_run")]
         compiled: bool,
     },
-    /// Feeds codec, lock table, result files, command lines and plans with inputs that libFuzzer makes up
+    /// Feeds codec, handover, result files, command lines and plans with inputs that libFuzzer makes up
     Fuzz {
         /// Only this target of lab/fuzz/fuzz_targets
         target: Option<String>,
         /// For how long, each target
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
-        /// Makes nothing up: the inputs that are there, each once
-        #[arg(long, conflicts_with_all = ["target", "seconds"])]
-        replay: bool,
     },
     /// Tests the packages of clients/, and tries the Redis clients that people have against jostled
     Clients {
@@ -136,10 +133,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Ci { from } => ci::run(from.as_deref()),
         Task::Test { no_run, compiled } => plain_tests::run(no_run, compiled),
-        Task::Fuzz { replay: true, .. } => fuzz::replay(),
-        Task::Fuzz {
-            target, seconds, ..
-        } => fuzz::run(target.as_deref(), seconds),
+        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Clients { only } => clients::run(only.as_deref()),
         Task::Long => long::run(),
         Task::Mutants => mutants::run(),

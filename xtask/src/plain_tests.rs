@@ -4,17 +4,15 @@
 //!
 //! It takes no packages, writes to no file of the repository, and says what it leaves out.
 
-use crate::test_runs::{self, ALONE, LONGEST};
+use crate::test_runs::{self, ALONE, Chosen, LONGEST};
 use anyhow::ensure;
 use jostle_testbed::test_programs::{self, LIVE_TESTS, TestProgram};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The modules of the live program of `jostle` that are wholly of this kind, but for tests
 /// that need to be the next start of jostle as another user.
 const PLAIN: [&str; 4] = ["faults::", "growth::", "own_lib::", "readme::"];
 
-/// How many test programs run at a time, and with how many threads each.
-const AT_ONCE: usize = 2;
+/// With how many threads each runs.
 const THREADS: &str = "3";
 
 /// What a program's tests are chosen by, in libtest's words; none if it is left out.
@@ -36,49 +34,24 @@ pub(crate) fn run(only_compile: bool, compiled: bool) -> anyhow::Result<()> {
     if only_compile {
         return test_programs::keep(&programs);
     }
-    let (some, none): (Vec<_>, Vec<_>) = programs
+    let some = programs
         .iter()
-        .map(|program| (program, chosen(program)))
-        .partition(|(_, tests)| tests.is_some());
-    let next = AtomicUsize::new(0);
-    let one_after_the_other = || {
-        let mut outcomes = Vec::new();
-        while let Some((program, tests)) = some.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let tests = tests.as_deref().unwrap_or_default();
-            outcomes.push(test_runs::run_apart(program, tests, THREADS));
-        }
-        outcomes
-    };
-    let outcomes = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..AT_ONCE)
-            .map(|_| scope.spawn(one_after_the_other))
-            .collect();
-        let ended = threads.into_iter().map(|thread| thread.join());
-        ended
-            .flat_map(|outcomes| outcomes.expect("a thread that runs tests"))
-            .collect::<Vec<_>>()
-    });
-    let failures: Vec<String> = outcomes
-        .into_iter()
-        .filter_map(Result::err)
-        .map(|error| format!("{error:#}"))
-        .collect();
-    println!("{}", left_out(&some, &none)?);
+        .filter_map(|program| Some((program, chosen(program)?, THREADS)));
+    let some: Vec<Chosen<'_>> = some.collect();
+    let failures = test_runs::run_all(&some);
+    println!("{}", left_out(&programs, &some)?);
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     Ok(())
 }
 
-type Choice<'a> = (&'a TestProgram, Option<Vec<&'static str>>);
-
 /// What was left out, and why.
-fn left_out(some: &[Choice<'_>], none: &[Choice<'_>]) -> anyhow::Result<String> {
-    let mut ran = 0;
-    let mut all = 0;
-    for (program, tests) in some.iter().chain(none) {
+fn left_out(programs: &[TestProgram], some: &[Chosen<'_>]) -> anyhow::Result<String> {
+    let (mut ran, mut all) = (0, 0);
+    for program in programs {
         all += program.list(&[])?.len();
-        if let Some(tests) = tests {
-            ran += program.list(tests)?.len();
-        }
+    }
+    for (program, tests, _) in some {
+        ran += program.list(tests)?.len();
     }
     Ok(format!(
         "test: {ran} of {all} tests; left out: those that start servers, use the network, need \

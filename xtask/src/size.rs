@@ -1,17 +1,31 @@
 //! `cargo xtask size`: lines of Rust that somebody must read, without tests, comments and
 //! blank lines, for each crate and product; and the files and functions that are too long.
+//! Texts that a program includes count too: a script or a table is read like code.
 //!
 //! It relies on the form that `cargo fmt` gives: an item ends at the first line of its own
 //! indent that closes it.
 
 use anyhow::Context;
 use jostle_testbed::shell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Code lines above which a file, and a function, is listed.
 const LONG_FILE: usize = 600;
 const LONG_FUNCTION: usize = 70;
+
+/// The kinds of included text that count, and what a comment begins with in each. Records and
+/// pages are for readers of results, and sources are counted where they stand.
+const TEXTS: [(&str, &str); 8] = [
+    ("css", "/*"),
+    ("js", "//"),
+    ("lua", "--"),
+    ("py", "#"),
+    ("sh", "#"),
+    ("toml", "#"),
+    ("tsv", "#"),
+    ("txt", "#"),
+];
 
 /// What is counted: the product and, below it, the crates.
 const PRODUCTS: [&str; 6] = ["tool", "jostled", "procd", "base", "lab", "xtask"];
@@ -88,8 +102,8 @@ fn count(root: &Path, folder: &Path, long: &mut Vec<String>) -> anyhow::Result<u
     }
     let mut counted = Vec::new();
     for (file, text) in &files {
-        let (code, modules) = without_tests(text);
-        tests.extend(modules.iter().map(|module| folder_of(file).join(module)));
+        let (code, modules) = without_tests(file, text);
+        tests.extend(modules);
         counted.push((file, code));
     }
     // A module of tests is NAME.rs or what stands in the folder NAME.
@@ -109,7 +123,35 @@ fn count(root: &Path, folder: &Path, long: &mut Vec<String>) -> anyhow::Result<u
             longer.map(|(function, lines)| format!("function  {lines:>4}  {name}: {function}")),
         );
     }
-    Ok(counted.iter().map(|(_, code)| code.len()).sum())
+    let mut lines = counted.iter().map(|(_, code)| code.len()).sum();
+    let texts = counted.iter().flat_map(|(file, code)| included(file, code));
+    for text in texts.collect::<BTreeSet<PathBuf>>() {
+        lines += length(&text)?;
+    }
+    Ok(lines)
+}
+
+/// The texts that a file includes by their paths.
+fn included(file: &Path, code: &[&str]) -> Vec<PathBuf> {
+    let code = code.join("\n");
+    let each = code.split("include_str!(").skip(1);
+    let paths = each.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+    paths.map(|path| file.with_file_name(path)).collect()
+}
+
+/// Lines of a text without comments and blank ones; none if it is no code.
+fn length(text: &Path) -> anyhow::Result<usize> {
+    let kind = TEXTS
+        .iter()
+        .find(|(kind, _)| text.extension().is_some_and(|own| own == *kind));
+    let Some((_, comment)) = kind else {
+        return Ok(0);
+    };
+    let read = std::fs::read_to_string(text).with_context(|| text.display().to_string())?;
+    let lines = read.lines().map(str::trim_start);
+    Ok(lines
+        .filter(|line| !line.is_empty() && !line.starts_with(comment))
+        .count())
 }
 
 /// Where the modules stand that this file declares.
@@ -137,8 +179,9 @@ fn gather(folder: &Path, into: &mut Vec<(PathBuf, String)>) -> anyhow::Result<()
     Ok(())
 }
 
-/// The lines of code outside tests, and the modules of tests that stand in files of their own.
-fn without_tests(text: &str) -> (Vec<&str>, Vec<String>) {
+/// The lines of code outside tests, and the modules of tests that stand in files of their own,
+/// as paths without an extension.
+fn without_tests<'a>(file: &Path, text: &'a str) -> (Vec<&'a str>, Vec<PathBuf>) {
     let (mut code, mut modules) = (Vec::new(), Vec::new());
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -150,12 +193,17 @@ fn without_tests(text: &str) -> (Vec<&str>, Vec<String>) {
             code.push(line);
             continue;
         }
-        let indent = indent(line);
+        let (indent, mut named) = (indent(line), None);
         for item in lines.by_ref() {
+            let item_path = item.trim().strip_prefix("#[path = \"");
+            named = named.or(item_path.and_then(|path| path.strip_suffix(".rs\"]")));
             if indent_ends(item, indent) {
                 let name = item.trim().strip_suffix(';');
                 let name = name.and_then(|item| item.rsplit_once("mod "));
-                modules.extend(name.map(|(_, name)| name.to_owned()));
+                modules.extend(name.map(|(_, name)| match named {
+                    Some(path) => file.with_file_name(path),
+                    None => folder_of(file).join(name),
+                }));
                 break;
             }
         }
@@ -205,10 +253,35 @@ mod tests {
 
     #[test]
     fn tests_comments_and_blank_lines_do_not_count() {
-        let (code, modules) = without_tests(TEXT);
+        let file = Path::new("src/of.rs");
+        let (code, modules) = without_tests(file, TEXT);
         assert_eq!(code.len(), 9, "{code:#?}");
-        assert_eq!(modules, ["elsewhere"]);
+        assert_eq!(modules, [Path::new("src/of/elsewhere")]);
         assert_eq!(functions(&code), [("long", 5), ("short", 1)]);
+        let renamed = "#[cfg(test)]\n#[path = \"of_tests.rs\"]\nmod tests;\n";
+        let (code, modules) = without_tests(file, renamed);
+        assert_eq!((code.len(), modules), (0, vec!["src/of_tests".into()]));
+    }
+
+    #[test]
+    fn texts_that_are_included_count_and_records_do_not() {
+        let code = [
+            "const A: &str = include_str!(\"../a.tsv\");",
+            "    include_str!(",
+            "        \"b.jsonl\"",
+        ];
+        let found = included(Path::new("src/of.rs"), &code);
+        assert_eq!(found, ["src/../a.tsv", "src/b.jsonl"].map(PathBuf::from));
+        let place = tempfile::tempdir().unwrap();
+        let length_of = |name: &str| {
+            let file = place.path().join(name);
+            std::fs::write(&file, "# why\n\n  a\tb\nc\n").unwrap();
+            length(&file).unwrap()
+        };
+        assert_eq!(
+            [length_of("a.tsv"), length_of("a.css"), length_of("a.jsonl")],
+            [2, 3, 0]
+        );
     }
 
     #[test]

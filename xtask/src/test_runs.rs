@@ -10,8 +10,9 @@ use anyhow::{Context, anyhow, ensure};
 use jostle_testbed::shell;
 use jostle_testbed::test_programs::{self, TestProgram};
 use std::fmt::Display;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// What stands in the names of tests that have the machine to themselves: the module that
@@ -25,34 +26,49 @@ pub(crate) const LONGEST: &str = "cli/live";
 /// two CPUs are in use then too.
 const THREADS: [&str; 2] = ["4", "2"];
 
-/// Compiles them all, and runs them. All are run whatever fails, so that one run tells of
-/// every failure; what failed is printed again at the end.
+/// A test program, what its tests are chosen by in libtest's words, and with how many threads
+/// they run.
+pub(crate) type Chosen<'a> = (&'a TestProgram, Vec<&'static str>, &'static str);
+
+/// How many test programs run at a time.
+const AT_ONCE: usize = 2;
+
+/// Compiles them all, and runs them.
 pub(crate) fn run() -> anyhow::Result<()> {
     let start = Instant::now();
     standstill::watch().context("cannot run setsid")?;
-    let mut programs = test_programs::build(&shell::EVERYTHING)?;
+    let programs = test_programs::build(&shell::EVERYTHING)?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
-    let longest = programs
-        .iter()
-        .position(|program| program.to_string() == LONGEST);
-    let longest = programs.remove(longest.context("no test program cli/live")?);
-    let mut outcomes = std::thread::scope(|scope| {
-        let beside = scope.spawn(|| run_aloud(&longest, &["--skip", ALONE], THREADS[0]));
-        let others: Vec<_> = programs
-            .iter()
-            .map(|other| run_apart(other, &[], THREADS[1]))
-            .collect();
-        let beside = beside.join().expect("a thread that runs tests");
-        others.into_iter().chain([beside]).collect::<Vec<_>>()
-    });
-    outcomes.push(run_aloud(&longest, &[ALONE], "1"));
-    let failures: Vec<String> = outcomes
-        .into_iter()
-        .filter_map(Result::err)
-        .map(|error| format!("{error:#}"))
-        .collect();
+    let mut longest = programs.iter().filter(|one| one.to_string() == LONGEST);
+    let longest = longest.next().context("no test program cli/live")?;
+    let others = programs.iter().filter(|one| one.to_string() != LONGEST);
+    let mut all: Vec<Chosen<'_>> = vec![(longest, vec!["--skip", ALONE], THREADS[0])];
+    all.extend(others.map(|other| (other, Vec::new(), THREADS[1])));
+    let mut failures = run_all(&all);
+    failures.extend(run_all(&[(longest, vec![ALONE], "1")]));
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     Ok(())
+}
+
+/// Runs them in this order. All are run whatever fails, so that one run tells of every failure;
+/// what failed is printed again at the end.
+pub(crate) fn run_all(programs: &[Chosen<'_>]) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let one_after_the_other = || {
+        let mut failures = Vec::new();
+        while let Some((program, tests, threads)) = programs.get(next.fetch_add(1, Relaxed)) {
+            let failure = run_one(program, tests, threads).err();
+            failures.extend(failure.map(|error| format!("{error:#}")));
+        }
+        failures
+    };
+    std::thread::scope(|scope| {
+        let threads = [(); AT_ONCE].map(|()| scope.spawn(&one_after_the_other));
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended
+            .flat_map(|failures| failures.expect("a thread that runs tests"))
+            .collect()
+    })
 }
 
 /// A test program that failed: its name, and what it printed from its list of failures on.
@@ -71,34 +87,9 @@ fn failed_tests(said: &str) -> Vec<&str> {
     names.collect()
 }
 
-/// Runs these of its tests, so many at a time, and prints what it says as it says it.
-fn run_aloud(program: &TestProgram, tests: &[&str], threads: &str) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let mut command = program.command(tests);
-    command.env("RUST_TEST_THREADS", threads);
-    let mut running = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot run {program}"))?;
-    let mut said = String::new();
-    for line in BufReader::new(running.stdout.take().context("no output")?).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        said += &line;
-        said.push('\n');
-    }
-    let status = running.wait().context("cannot wait for the tests")?;
-    judged(program, start, status, &said)
-}
-
 /// Runs these of its tests, so many at a time, and prints what it says when it has ended, in
 /// one piece.
-pub(crate) fn run_apart(
-    program: &TestProgram,
-    tests: &[&str],
-    threads: &str,
-) -> anyhow::Result<()> {
+fn run_one(program: &TestProgram, tests: &[&str], threads: &str) -> anyhow::Result<()> {
     let start = Instant::now();
     // Both to one file, so that they stay in their order.
     let file = tempfile::NamedTempFile::new()?;

@@ -1,4 +1,4 @@
-//! What must hold for every input of codec, lock table, handover, procedures, writers, command
+//! What must hold for every input of codec, handover, procedures, writers, command
 //! lines and plans: a module for each fuzz target, whose head names its oracles. `cargo xtask fuzz`
 //! searches for inputs that break them; the tests here give each its seeds.
 
@@ -12,7 +12,6 @@ pub mod reply;
 pub mod request;
 #[cfg(feature = "program")]
 pub mod results;
-pub mod table;
 
 #[cfg(test)]
 mod tests {
@@ -45,12 +44,6 @@ mod tests {
     fn seeds_of_the_codec() {
         pass("reply", crate::reply::check, 3);
         pass("request", crate::request::check, 3);
-    }
-
-    #[test]
-    fn seeds_of_the_lock_table() {
-        pass("table", crate::table::check, 1);
-        pass("handover", crate::handover::check, 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::leash::Leash;
 use crate::ports::free_port;
 use crate::slapd::{self, Slapd};
 use crate::stores;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Users in the directory of slapd.
-pub const ENTRIES: u32 = 1_000;
+const ENTRIES: u32 = 1_000;
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,33 +64,42 @@ pub struct Placed<'a> {
     pub group: Option<&'a Path>,
 }
 
+/// Those that are started by their kind alone: as tables print each, and as a target is named that
+/// is measured on it; and the Debian packages that it comes from.
+const ALL: &[(Server, &str, &[&str])] = &[
+    (Server::Lockd, "lockd", &[]),
+    (Server::Slow, "slow", &[]),
+    (Server::Redis, "redis", &["redis-server"]),
+    (Server::Nginx, "nginx", &["nginx-light"]),
+    (Server::Python, "python", &["python3-venv"]),
+    (Server::Slapd, "slapd", &["slapd", "openssl"]),
+    (Server::Postgres, "postgres", &["postgresql"]),
+    (Server::Mariadb, "mariadb", &["mariadb-server"]),
+    (Server::Etcd, "etcd", &["etcd-server"]),
+    (Server::CurrentEtcd, "etcd", &["golang-go"]),
+    (Server::Zookeeper, "zookeeper", &["zookeeper"]),
+    (Server::Memcached, "memcached", &["memcached"]),
+];
+
 impl Server {
-    /// As tables print it, and as a target is named that is measured on it.
+    /// The first of this name.
+    pub fn named(name: &str) -> Option<Server> {
+        let mut all = ALL.iter();
+        all.find(|(_, own, _)| *own == name).map(|(one, ..)| *one)
+    }
+
+    /// Its name.
     pub fn name(self) -> &'static str {
-        self.about().0
+        self.about().map_or("other", |(_, name, _)| name)
     }
 
     /// The Debian packages that it comes from.
     pub fn packages(self) -> &'static [&'static str] {
-        self.about().1
+        self.about().map_or(&[], |(.., packages)| packages)
     }
 
-    fn about(self) -> (&'static str, &'static [&'static str]) {
-        match self {
-            Server::Lockd => ("lockd", &[]),
-            Server::Slow => ("slow", &[]),
-            Server::Redis => ("redis", &["redis-server"]),
-            Server::Nginx => ("nginx", &["nginx-light"]),
-            Server::Python => ("python", &["python3-venv"]),
-            Server::Slapd => ("slapd", &["slapd", "openssl"]),
-            Server::Postgres => ("postgres", &["postgresql"]),
-            Server::Mariadb => ("mariadb", &["mariadb-server"]),
-            Server::Etcd => ("etcd", &["etcd-server"]),
-            Server::CurrentEtcd => ("etcd", &["golang-go"]),
-            Server::Zookeeper => ("zookeeper", &["zookeeper"]),
-            Server::Memcached => ("memcached", &["memcached"]),
-            Server::Other => ("other", &[]),
-        }
+    fn about(self) -> Option<&'static (Server, &'static str, &'static [&'static str])> {
+        ALL.iter().find(|(one, ..)| *one == self)
     }
 
     /// Starts it, on one CPU if that is given. `jostle` is the program that has the
@@ -113,7 +122,12 @@ impl Server {
             Server::Slapd if placed.group.is_some() => {
                 bail!("slapd is not started in a control group of its own")
             }
-            Server::Slapd => directory(placed.cpu),
+            Server::Slapd => Ok(Slapd::start(&slapd::Wanted {
+                entries: ENTRIES,
+                cpu: placed.cpu,
+                ..slapd::Wanted::default()
+            })?
+            .into_running()),
             Server::Other => bail!("another program is launched by its command line"),
             _ => launch(self, placed, |address, directory| {
                 words(self, address, directory)
@@ -122,36 +136,27 @@ impl Server {
     }
 }
 
-/// What ends a server: its own input, or its guardian's.
-#[allow(dead_code, reason = "held so that dropping it ends the server")]
-enum End {
-    Input(Leash),
-    Slapd(Slapd),
-}
-
 /// A server that answers.
+#[derive(Debug)]
 pub struct Running {
     /// Its kind.
     pub server: Server,
     /// Where it listens.
     pub address: SocketAddr,
-    end: End,
+    #[allow(dead_code, reason = "held so that dropping it ends the server")]
+    leash: Leash,
 }
 
 impl Running {
     /// What the verbs that send requests are given.
     pub fn target(&self) -> String {
         let at = self.address;
-        match (self.server, &self.end) {
-            (_, End::Slapd(slapd)) => slapd.url("(uid=user{n})"),
-            (Server::Lockd | Server::Slow, _) => format!("lockd://{at}"),
-            (Server::Postgres, _) => {
-                format!("postgres://{}@{at}/postgres", databases::POSTGRES_USER)
-            }
-            (Server::Mariadb, _) => format!("mariadb://{}@{at}", databases::MARIADB_USER),
-            (Server::Nginx | Server::Python | Server::Slapd | Server::Other, _) => {
-                format!("http://{at}/")
-            }
+        match self.server {
+            Server::Slapd => format!("ldap://{at}/{}?(uid=user{{n}})", slapd::BASE),
+            Server::Lockd | Server::Slow => format!("lockd://{at}"),
+            Server::Postgres => format!("postgres://{}@{at}/postgres", databases::POSTGRES_USER),
+            Server::Mariadb => format!("mariadb://{}@{at}", databases::MARIADB_USER),
+            Server::Nginx | Server::Python | Server::Other => format!("http://{at}/"),
             _ => format!("{}://{at}", self.server.name()),
         }
     }
@@ -174,7 +179,7 @@ fn own(server: Server, jostle: &Path, name: &str, placed: Placed<'_>) -> anyhow:
     Ok(Running {
         server,
         address: address.with_context(|| format!("{name} does not start: it printed {said:?}"))?,
-        end: End::Input(leash),
+        leash,
     })
 }
 
@@ -195,6 +200,16 @@ impl Placed<'_> {
     }
 }
 
+/// Runs a command beside a directory, and ends the one and removes the other when its
+/// standard input closes: when whoever started it ends, in whatever way.
+const GUARDIAN: &str = r#"
+    trap '' INT HUP
+    directory=$1; shift
+    "$@" &
+    read -r never
+    kill $!; wait $!
+    rm -rf "$directory""#;
+
 /// Launches a program in a directory of its own, and waits until it accepts connections.
 /// `words` makes its command line, by where it listens and that directory.
 ///
@@ -206,28 +221,38 @@ pub fn launch(
     words: impl FnOnce(SocketAddr, &Path) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<Running> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    launch_at(server, placed, (address, Stdio::null()), words)
+}
+
+/// The same at this address; what it complains of goes there.
+pub(crate) fn launch_at(
+    server: Server,
+    placed: Placed<'_>,
+    (address, errors): (SocketAddr, Stdio),
+    words: impl FnOnce(SocketAddr, &Path) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Running> {
     let directory = tempfile::Builder::new()
         .prefix("jostle-validate-")
         .tempdir()?;
     let words = words(address, directory.path())?;
     let mut guardian = Command::new("sh");
     guardian
-        .args(["-c", slapd::GUARDIAN, "sh"])
+        .args(["-c", GUARDIAN, "sh"])
         // From here on the guardian removes it.
         .arg(directory.keep())
         .args(placed.words())
         .args(words)
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(errors);
     let running = Running {
         server,
         address,
-        end: End::Input(Leash::start(&mut guardian)?),
+        leash: Leash::start(&mut guardian)?,
     };
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         if began.elapsed() > PATIENCE {
-            bail!("{server:?} does not answer at {address}; is it installed?");
+            bail!("{server:?} does not answer at {address}; is it installed, and the port free?");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -280,20 +305,6 @@ fn nginx(address: SocketAddr, directory: &Path) -> String {
          http {{ access_log off; {temporary} keepalive_requests 1000000000;\n\
          server {{ listen {address} backlog=4096; location / {{ return 200 'hello\\n'; }} }} }}\n"
     )
-}
-
-fn directory(cpu: Option<usize>) -> anyhow::Result<Running> {
-    let slapd = Slapd::start(&slapd::Wanted {
-        entries: ENTRIES,
-        cpu,
-        ..slapd::Wanted::default()
-    })?;
-    ensure!(slapd.pid().is_some(), "slapd ended");
-    Ok(Running {
-        server: Server::Slapd,
-        address: (Ipv4Addr::LOCALHOST, slapd.port).into(),
-        end: End::Slapd(slapd),
-    })
 }
 
 #[cfg(test)]

@@ -33,8 +33,16 @@ pub const EVERYTHING: [&str; 3] = [
 
 /// A call of the cargo that runs this program, in the repository's root.
 pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root());
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = outside(cargo);
+    command.args(arguments);
+    command
+}
+
+/// A program in the repository's root, without what cargo tells those that it runs.
+pub fn outside(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
     let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in inherited {
         if OF_THE_PACKAGE.iter().any(|begins| name.starts_with(begins)) {

@@ -6,13 +6,13 @@
 //! everything is gone with the process that started it, however that ends.
 
 use crate::certificate::Certificate;
-use crate::leash::Leash;
 use crate::ports::free_port_of;
+use crate::servers::{Placed, Running, Server, launch_at};
 use crate::shell;
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,18 +28,8 @@ pub const ADMIN_PASSWORD: &str = "only-for-tests";
 const USERS_PER_GROUP: u32 = 100;
 /// Members of each group.
 const MEMBERS: u32 = 20;
-/// slapadd and slapd on a busy machine.
+/// For its process to be noted, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs a command beside a directory, and ends the one and removes the other when its
-/// standard input closes: when whoever started it ends, in whatever way.
-pub(crate) const GUARDIAN: &str = r#"
-    trap '' INT HUP
-    directory=$1; shift
-    "$@" &
-    read -r never
-    kill $!; wait $!
-    rm -rf "$directory""#;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -74,10 +64,8 @@ impl Default for Wanted {
 /// A running slapd. Dropping it ends it and removes its directory.
 #[derive(Debug)]
 pub struct Slapd {
-    _guardian: Leash,
+    running: Running,
     directory: PathBuf,
-    /// Where it listens.
-    address: IpAddr,
     /// Where `ldap://` answers at that address.
     pub port: u16,
     /// Where `ldaps://localhost` answers, if it was asked to.
@@ -90,80 +78,54 @@ impl Slapd {
     /// # Errors
     /// In words for the user: what could not be done, and what is missing.
     pub fn start(wanted: &Wanted) -> anyhow::Result<Slapd> {
-        let mut builder = tempfile::Builder::new();
-        let directory = builder.prefix("jostle-slapd-").tempdir()?;
-        let place = directory.path();
-        if wanted.tls {
-            Certificate::make(place, "DNS:localhost")?;
-        }
-        fs::create_dir(place.join("db"))?;
-        fs::write(place.join("slapd.conf"), configuration(place, wanted.tls))?;
-        fs::write(place.join("all.ldif"), ldif(wanted.entries))?;
-        let mut fill = Command::new(program("slapadd"));
-        fill.args(["-q", "-f", "slapd.conf", "-l", "all.ldif"]);
-        shell::quiet(fill.current_dir(place)).context("is the Debian package slapd installed?")?;
-        // From here on the guardian removes it.
-        let slapd = Slapd::guard(directory.keep(), wanted)?;
-        slapd.await_answer()?;
-        Ok(slapd)
-    }
-
-    /// A shell that ends the server and removes its directory when its standard
-    /// input closes: when we end, whatever the way.
-    fn guard(directory: PathBuf, wanted: &Wanted) -> anyhow::Result<Slapd> {
         let free_port = || free_port_of(wanted.address);
         let port = wanted.port.map_or_else(free_port, Ok)?;
         let tls_port = wanted.tls.then(free_port).transpose()?;
         let at = |port| SocketAddr::new(wanted.address, port);
-        let socket = directory.join("ldapi").display().to_string();
-        let mut places = format!("ldap://{} ldapi://{}", at(port), socket.replace('/', "%2F"));
-        if let Some(port) = tls_port {
-            let _ = write!(places, " ldaps://{}", at(port));
-        }
-        let output = match &wanted.log {
+        let log = match &wanted.log {
             Some(path) => File::create(path)
                 .with_context(|| path.display().to_string())?
                 .into(),
             None => Stdio::null(),
         };
-        let mut shell = Command::new("sh");
-        shell.args(["-c", GUARDIAN, "sh"]).arg(&directory);
-        if let Some(cpu) = wanted.cpu {
-            shell.args(["taskset", "-c", &cpu.to_string()]);
-        }
-        // With -d it stays the shell's child; `stats` is what the log is made of.
-        shell
-            .arg(program("slapd"))
-            .args(["-d", if wanted.log.is_some() { "stats" } else { "0" }])
-            .args(["-h", &places, "-f"])
-            .arg(directory.join("slapd.conf"))
-            .stdout(Stdio::null())
-            .stderr(output);
-        Ok(Slapd {
-            _guardian: Leash::start(&mut shell)?,
+        let placed = Placed {
+            cpu: wanted.cpu,
+            group: None,
+        };
+        let mut directory = PathBuf::new();
+        let running = launch_at(Server::Slapd, placed, (at(port), log), |_, place| {
+            place.clone_into(&mut directory);
+            fill(place, wanted)?;
+            let socket = place.join("ldapi").display().to_string();
+            let mut places = format!("ldap://{} ldapi://{}", at(port), socket.replace('/', "%2F"));
+            if let Some(port) = tls_port {
+                let _ = write!(places, " ldaps://{}", at(port));
+            }
+            // With -d it stays the shell's child; `stats` is what the log is made of.
+            let level = if wanted.log.is_some() { "stats" } else { "0" };
+            let (slapd, settings) = (program("slapd"), place.join("slapd.conf"));
+            let [slapd, settings] = [slapd, settings].map(|path| path.display().to_string());
+            Ok([&slapd, "-d", level, "-h", &places, "-f", &settings]
+                .map(str::to_owned)
+                .to_vec())
+        })?;
+        let slapd = Slapd {
+            running,
             directory,
-            address: wanted.address,
             port,
             tls_port,
-        })
-    }
-
-    fn await_answer(&self) -> anyhow::Result<()> {
+        };
         let start = Instant::now();
-        let address = self.address;
-        let answers = |port| TcpStream::connect((address, port)).is_ok();
-        while !answers(self.port) || self.pid().is_none() {
-            if start.elapsed() > PATIENCE {
-                bail!(
-                    "slapd does not answer on port {}; another program may have it, or try `{} -d 1 -f {}`",
-                    self.port,
-                    program("slapd").display(),
-                    self.directory.join("slapd.conf").display(),
-                );
-            }
+        while slapd.pid().is_none() {
+            ensure!(start.elapsed() < PATIENCE, "slapd names no process");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+        Ok(slapd)
+    }
+
+    /// The server alone.
+    pub(crate) fn into_running(self) -> Running {
+        self.running
     }
 
     /// The server's process.
@@ -184,9 +146,21 @@ impl Slapd {
 
     /// `ldap://HOST:PORT/BASE?FILTER`, with this filter.
     pub fn url(&self, filter: &str) -> String {
-        let at = SocketAddr::new(self.address, self.port);
-        format!("ldap://{at}/{BASE}?{filter}")
+        format!("ldap://{}/{BASE}?{filter}", self.running.address)
     }
+}
+
+/// Writes its settings and its entries.
+fn fill(place: &Path, wanted: &Wanted) -> anyhow::Result<()> {
+    if wanted.tls {
+        Certificate::make(place, "DNS:localhost")?;
+    }
+    fs::create_dir(place.join("db"))?;
+    fs::write(place.join("slapd.conf"), configuration(place, wanted.tls))?;
+    fs::write(place.join("all.ldif"), ldif(wanted.entries))?;
+    let mut fill = Command::new(program("slapadd"));
+    fill.args(["-q", "-f", "slapd.conf", "-l", "all.ldif"]);
+    shell::quiet(fill.current_dir(place)).context("is the Debian package slapd installed?")
 }
 
 /// Debian keeps the server's programs where users do not look for programs.

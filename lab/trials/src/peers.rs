@@ -13,11 +13,11 @@ mod services;
 mod table;
 
 use crate::program;
+use crate::validate::store::Store;
 use anyhow::{Context, bail, ensure};
 use jostle_model::record::{Run, Status};
 use jostle_testbed::shell;
 use services::Scale;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use table::Trial;
@@ -76,6 +76,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let ground = Ground::build(options.smoke.as_deref())?;
     let about = ground.about()?;
     println!("{about}\n\n{}", table::heading());
+    let mut saved = Store::open(options.save.as_deref())?;
     let (count, mut missed, mut judged) = (chosen.len(), 0, 0);
     // A trial goes when it is over, and with the last of its kind the server that they share.
     for trial in chosen {
@@ -88,11 +89,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         println!("{result}");
         missed += result.missed();
         judged += result.judged();
-        if let Some(path) = &options.save {
-            let mut save = std::fs::OpenOptions::new();
-            let mut file = save.create(true).append(true).open(path)?;
-            writeln!(file, "{}", result.record(&about))?;
-        }
+        saved.add(result.record(&about))?;
     }
     println!(
         "{count} trial(s), {} interleaved repeats, median [lowest-highest]: {judged} requirements, {}",

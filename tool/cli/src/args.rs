@@ -214,9 +214,6 @@ pub(crate) struct Report {
     /// verdict
     #[arg(long, value_name = "FILE")]
     pub card: Option<PathBuf>,
-    /// Also write the history of each run of recover into this directory, in the format edn
-    #[arg(long, value_name = "DIR")]
-    pub histories: Option<PathBuf>,
     /// Exit with 3 if a point is INVALID
     #[arg(long)]
     pub strict: bool,

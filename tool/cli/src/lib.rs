@@ -12,7 +12,6 @@ mod consent;
 mod doctor;
 mod explain;
 mod figures;
-mod histories;
 mod html;
 mod judge;
 mod labels;
@@ -281,7 +280,6 @@ fn render(report: &Report) -> Result<u8, Failure> {
     labels::check(&report.label, &files)?;
     figures::check_card(report.card.as_deref())?;
     figures::reserve(report.figures.as_deref(), "--figures")?;
-    figures::reserve(report.histories.as_deref(), "--histories")?;
     let (mut sets, mut judgements) = (Vec::new(), Vec::new());
     for path in &report.results {
         // Opened once, because what was read from a pipe cannot be read again.
@@ -313,10 +311,8 @@ fn render(report: &Report) -> Result<u8, Failure> {
     if !judgements.is_empty() {
         return judge::report(report, &judgements, sets.is_empty());
     }
-    histories::check(report, &sets)?;
     let page = html::reserve(report.html.as_deref())?;
     print_results(&report.format, report.tidy, &sets)?;
-    histories::write(report.histories.as_deref(), &sets)?;
     html::write(page, &sets)?;
     figures::write(report.figures.as_deref(), || {
         jostle_report::svg_files(&sets)

@@ -17,7 +17,6 @@ mod command;
 pub mod compare;
 mod connect;
 mod csv;
-mod edn;
 mod failures;
 mod file;
 mod finding;
@@ -58,7 +57,6 @@ mod questions;
 
 pub use command::command;
 pub use csv::tidy;
-pub use edn::{History, histories};
 pub use file::{
     FileError, MOST_LINE_BYTES, Writer, lines, name_of, open, read, read_from, read_whole_lines,
 };
@@ -264,12 +262,6 @@ pub static FORMATS: &[Format] = &[
         summary: "the headline of each point as JSON for github-action-benchmark's custom tools",
         tells_early_end: false,
         render: benchmarks::github,
-    },
-    Format {
-        name: "edn",
-        summary: "the histories of `recover`, an operation a line, for Jepsen's checkers",
-        tells_early_end: false,
-        render: edn::render,
     },
     Format {
         name: "porcupine",

@@ -107,7 +107,7 @@ fn is_grant(event: &Event) -> bool {
 }
 
 /// The time from which the service may take the lock from this client; None: never.
-pub(crate) fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
+fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
     const OWNER: u64 = 0;
     let struck = recovery.struck_at_ns;
     let lease = recovery.lease_ns.map(|lease| {

@@ -28,7 +28,6 @@ pub mod kept;
 pub mod numbers;
 pub mod open_loop;
 mod path;
-pub mod planted;
 pub mod printed;
 mod ranks;
 pub mod ratio;

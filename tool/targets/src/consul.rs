@@ -68,7 +68,8 @@ impl Target for Consul {
         program: Some(&PROGRAM),
         summary: "Consul by its library's recipe: a session acquires a key, waiters watch the key",
         details: "Without an address, a server launched for the run, where the program consul is \
-                  installed; Debian has no package of it. As api.Lock of Consul's library, over HTTP: \
+                  installed; Debian has no package of it. No real Consul was tried here: the recipe \
+                  was read in the sources of Consul 1.21. As api.Lock of Consul's library, over HTTP: \
                   a worker reads the lock's key, acquires it with its session where no session has \
                   it, and else asks by a blocking query, which is answered when the key changes; all \
                   waiters of a lock are woken, and none is served in order. One session for each \

@@ -236,7 +236,7 @@ pub(crate) fn check_packaging() -> anyhow::Result<()> {
     twice(&packing, &out, of_programs)?;
     sums::write(&out)?;
     sums::verify(&out)?;
-    check::unpacked(&packing, &out, place.path())?;
+    check::unpacked(target, &out)?;
     report(&out)?;
     check_thin_client(&TARGETS[1])
 }

@@ -15,128 +15,52 @@ mod pgbench;
 mod reference;
 
 use super::Ground;
-use super::table::Bound::{AtLeast, AtMost, Shown};
 use super::table::Figure::{ClientCpu, Rate, RoundTrips};
 use super::table::{Cell, Figures, Trial, ratio};
+use crate::validate::Required::{AtLeast, AtMost, Nothing};
+use crate::validate::columns;
 use anyhow::{Context, bail};
-use jostle_testbed::databases::MARIADB_USER;
 use jostle_testbed::servers::{Running, Server};
 use jostle_testbed::{etcd, packages, shell};
 use reference::{Program, Reference, Span};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The time that each side runs in each repeat; pgbench accepts only whole seconds.
 const SPAN: Duration = Duration::from_secs(2);
 
-/// Who asks the server for the reference.
-#[derive(Clone, Copy)]
-enum Client {
-    /// A program of ours around the library, and what it is told beside the address.
-    Program(Program, &'static str),
-    Pgbench,
-}
-
-/// A target, and the client that it is compared with.
+/// A target, and the client that it is compared with: a line of the table.
 struct Service {
     target: &'static str,
     /// What the rows call it.
     reference: &'static str,
     server: Server,
-    client: Client,
-    /// Workers: alone, and contended where waiting is the service's business.
-    workers: &'static [usize],
+    /// None: pgbench.
+    program: Option<Program>,
+    /// What the program is told beside the address.
+    told: &'static str,
+    workers: Vec<usize>,
 }
 
-const fn service(
-    target: &'static str,
-    reference: &'static str,
-    server: Server,
-    client: Client,
-    workers: &'static [usize],
-) -> Service {
-    Service {
-        target,
-        reference,
-        server,
-        client,
-        workers,
-    }
-}
-
-const fn java(class: &'static str) -> Client {
-    Client::Program(Program::Java(class), "")
-}
-
-/// A program in C: how it is linked, and what it is told.
-const fn c(name: &'static str, how: &'static [&'static str], more: &'static str) -> Client {
-    Client::Program(Program::C(name, how), more)
-}
-
-const GO: Client = Client::Program(Program::Etcd, "");
-const LIBMARIADB: &[&str] = &["-I/usr/include/mariadb", "-lmariadb"];
-const LIBMEMCACHED: &[&str] = &["-lmemcached"];
-
-/// Two requests of libmemcached where the target has one: shown, and not judged.
-const CAS: &str = "cas";
-
-const ALONE: &[usize] = &[1];
-const CONTENDED: &[usize] = &[1, 4];
-
-const SERVICES: [Service; 9] = [
-    service("etcd", "Go Mutex", Server::Etcd, GO, CONTENDED),
-    service("etcd", "Go Mutex", Server::CurrentEtcd, GO, CONTENDED),
-    service(
-        "zookeeper",
-        "Curator",
-        Server::Zookeeper,
-        java("CuratorPairs"),
-        CONTENDED,
-    ),
-    service(
-        "redisson",
-        "RLock",
-        Server::Redis,
-        java("RedissonPairs"),
-        CONTENDED,
-    ),
-    service(
-        "postgres",
-        "pgbench",
-        Server::Postgres,
-        Client::Pgbench,
-        CONTENDED,
-    ),
-    service(
-        "mariadb",
-        "libmariadb",
-        Server::Mariadb,
-        c("mariadb", LIBMARIADB, MARIADB_USER),
-        CONTENDED,
-    ),
-    service(
-        "memcached",
-        "add+delete",
-        Server::Memcached,
-        c("memcached", LIBMEMCACHED, "delete"),
-        ALONE,
-    ),
-    service(
-        "memcached",
-        "gets+cas",
-        Server::Memcached,
-        c("memcached", LIBMEMCACHED, CAS),
-        ALONE,
-    ),
-    service(
-        "redis",
-        "hiredis",
-        Server::Redis,
-        c("redis", &["-lhiredis"], ""),
-        ALONE,
-    ),
-];
+/// In the order in which they run.
+static SERVICES: LazyLock<Vec<Service>> = LazyLock::new(|| {
+    let lines = columns(include_str!("../../reference/clients.tsv"));
+    let service =
+        |[target, reference, server, program, told, workers]: [&'static str; 6]| Service {
+            target,
+            reference,
+            server: match server {
+                "current" => Server::CurrentEtcd,
+                name => Server::named(name).expect("a server of the list"),
+            },
+            program: Program::read(program),
+            told,
+            workers: workers.split(' ').filter_map(|n| n.parse().ok()).collect(),
+        };
+    lines.map(service).collect()
+});
 
 /// A server with its clients; made by the first trial of the service that runs.
 struct Place {
@@ -150,10 +74,9 @@ struct Place {
 
 type Shared = Rc<OnceCell<Place>>;
 
-/// In the order in which they run.
+/// Those of all services.
 pub(super) fn trials() -> Vec<Trial> {
-    static ALL: [Service; 9] = SERVICES;
-    ALL.iter().flat_map(Service::trials).collect()
+    SERVICES.iter().flat_map(Service::trials).collect()
 }
 
 impl Service {
@@ -176,11 +99,11 @@ impl Service {
     }
 
     fn trial(&'static self, ground: &Shared, workers: usize) -> Trial {
-        let is_alike = !matches!(self.client, Client::Program(_, CAS));
+        let is_alike = self.told != "cas";
         // Our client is not the story: nobody is to wonder about a rate within these bounds.
         let [least, most, cpu] = match is_alike {
             true => [AtLeast(0.95), AtMost(1.3), AtMost(1.0)],
-            false => [Shown; 3],
+            false => [Nothing; 3],
         };
         let [ours, theirs] = [ground, ground].map(Rc::clone);
         Trial {
@@ -198,7 +121,7 @@ impl Service {
                 ratio(Rate, 0, 1, least),
                 ratio(Rate, 0, 1, most),
                 ratio(ClientCpu, 0, 1, cpu),
-                ratio(RoundTrips, 0, 1, Shown),
+                ratio(RoundTrips, 0, 1, Nothing),
             ],
         }
     }
@@ -231,14 +154,12 @@ impl Service {
     fn peer(&self, bench: &Ground, place: &Place, workers: usize) -> anyhow::Result<Figures> {
         place.ready(workers)?;
         let before = counted::requests(&place.server)?;
-        let spans = match self.client {
-            Client::Pgbench => {
+        let spans = match self.program {
+            None => {
                 let at = place.server.address;
                 vec![pgbench::span(at, bench.client_cpu, workers, SPAN)?]
             }
-            Client::Program(..) => {
-                reference::span(&mut place.clients.borrow_mut()[..workers], SPAN)?
-            }
+            Some(_) => reference::span(&mut place.clients.borrow_mut()[..workers], SPAN)?,
         };
         let asked = counted::requests(&place.server)? - before;
         let (rate, cpu_us, pairs) = Span::together(&spans);
@@ -265,12 +186,12 @@ impl Place {
             .server
             .start(&bench.jostle, Some(bench.server_cpu))?;
         counted::ready(&server)?;
-        let (words, warmup) = match service.client {
-            Client::Pgbench => (Vec::new(), Duration::ZERO),
-            Client::Program(program, more) => {
+        let (words, warmup) = match service.program {
+            None => (Vec::new(), Duration::ZERO),
+            Some(program) => {
                 let built = program.build(&shell::target_directory().join("peers/reference"))?;
                 (
-                    words(program, built, bench.client_cpu, &server, more),
+                    words(program, built, bench.client_cpu, &server, service.told),
                     program.warmup(),
                 )
             }
@@ -325,7 +246,10 @@ mod tests {
     #[test]
     fn what_is_alike_is_judged_and_the_rest_is_shown() {
         for trial in trials() {
-            let judged = trial.claims.iter().filter(|claim| claim.bound != Shown);
+            let judged = trial
+                .claims
+                .iter()
+                .filter(|claim| claim.required != Nothing);
             let expected = if trial.name.contains("cas") { 0 } else { 3 };
             assert_eq!(judged.count(), expected, "{}", trial.name);
         }

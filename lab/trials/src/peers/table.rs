@@ -1,6 +1,7 @@
 //! Trials, what their blocks gave, and how that is printed and kept.
 
 use super::Ground;
+use crate::validate::Required;
 use Figure::*;
 use jostle_stats::intervals::median;
 use serde_json::{Value, json};
@@ -90,15 +91,6 @@ impl std::ops::Index<Figure> for Figures {
     }
 }
 
-/// What is required.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-    /// Nothing: printed for comparison.
-    Shown,
-}
-
 /// A figure of a row, or its ratio to that of another, and its bound.
 pub(super) struct Claim {
     pub figure: Figure,
@@ -106,16 +98,16 @@ pub(super) struct Claim {
     pub row: usize,
     /// Number of the row that it is divided by.
     pub by: Option<usize>,
-    pub bound: Bound,
+    pub required: Required,
 }
 
 /// A claim about the ratio of two rows.
-pub(super) fn ratio(figure: Figure, row: usize, by: usize, bound: Bound) -> Claim {
+pub(super) fn ratio(figure: Figure, row: usize, by: usize, required: Required) -> Claim {
     Claim {
         figure,
         row,
         by: Some(by),
-        bound,
+        required,
     }
 }
 
@@ -149,21 +141,12 @@ impl Trial {
     }
 }
 
-impl Bound {
-    fn holds(self, value: f64) -> bool {
-        match self {
-            Bound::AtLeast(least) => value >= least,
-            Bound::AtMost(most) => value <= most,
-            Bound::Shown => true,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Bound::AtLeast(least) => format!(">= {}", number(least)),
-            Bound::AtMost(most) => format!("<= {}", number(most)),
-            Bound::Shown => String::new(),
-        }
+/// A requirement, as it is printed.
+fn text(required: Required) -> String {
+    match required {
+        Required::AtLeast(least) => format!(">= {}", number(least)),
+        Required::AtMost(most) => format!("<= {}", number(most)),
+        _ => String::new(),
     }
 }
 
@@ -239,7 +222,7 @@ impl<'t> Outcome<'t> {
     pub(super) fn judged(&self) -> usize {
         let claims = self.claims.iter();
         claims
-            .filter(|(claim, _)| claim.bound != Bound::Shown)
+            .filter(|(claim, _)| claim.required != Required::Nothing)
             .count()
     }
 
@@ -290,8 +273,8 @@ impl<'t> Outcome<'t> {
                 "claim": what,
                 "values": values,
                 "median": median(values),
-                "required": claim.bound.text(),
-                "met": (claim.bound != Bound::Shown).then(|| met(claim, values)),
+                "required": text(claim.required),
+                "met": (claim.required != Required::Nothing).then(|| met(claim, values)),
                 "note": note,
             })
         });
@@ -309,8 +292,8 @@ impl<'t> Outcome<'t> {
 /// comes in every block, while the machine's come now and then, to any server.
 fn met(claim: &Claim, values: &[f64]) -> bool {
     Spread::of(values).is_some_and(|spread| match claim.figure {
-        Batch => claim.bound.holds(spread.low),
-        _ => claim.bound.holds(spread.median),
+        Batch => claim.required.holds(spread.low),
+        _ => claim.required.holds(spread.median),
     })
 }
 
@@ -340,13 +323,13 @@ impl std::fmt::Display for Outcome<'_> {
             let (what, note) = self.describe(claim);
             let value = Spread::of(values).map_or_else(String::new, |spread| spread.to_string());
             let verdict = match met(claim, values) {
-                _ if claim.bound == Bound::Shown => "",
+                _ if claim.required == Required::Nothing => "",
                 true => "met",
                 false => "MISSED",
             };
             let line = format!(
                 "    {what:<58} {value:>20}  {:<9} {verdict:<6}  {note}",
-                claim.bound.text()
+                text(claim.required)
             );
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -384,17 +367,17 @@ mod tests {
             let measure = measure.clone();
             Cell::new(name, move |_| Ok(measure(name)))
         };
-        let claim = |bound| Claim {
+        let claim = |required| Claim {
             figure: Figure::Rate,
             row: 0,
             by: Some(1),
-            bound,
+            required,
         };
         Trial {
             name: "t".to_owned(),
             title: "a title".to_owned(),
             cells: vec![cell("ours"), cell("theirs")],
-            claims: vec![claim(Bound::AtLeast(2.0)), claim(Bound::AtMost(2.0))],
+            claims: vec![claim(Required::AtLeast(2.0)), claim(Required::AtMost(2.0))],
         }
     }
 
@@ -440,7 +423,7 @@ mod tests {
     #[test]
     fn what_is_only_shown_is_not_judged() {
         let mut trial = trial(|_| figures(1.0, 0.0));
-        trial.claims[1].bound = Bound::Shown;
+        trial.claims[1].required = Required::Nothing;
         let block = vec![figures(3.0, 0.1), figures(1.0, 0.1)];
         let result = Outcome::of(&trial, &[block]);
         assert_eq!((result.judged(), result.missed()), (1, 0));
@@ -454,7 +437,7 @@ mod tests {
             figure,
             row: 0,
             by: None,
-            bound: Bound::AtMost(2.0),
+            required: Required::AtMost(2.0),
         };
         let values = [4.0, 1.0, 4.0];
         assert!(met(&claim(Figure::Batch), &values));

@@ -12,52 +12,26 @@ mod margin;
 mod page;
 mod plants;
 
+use super::bench::Bench;
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
-use super::{Row, Series};
-use crate::program;
+use super::{Row, Series, columns};
 use anyhow::Context;
 use jostle_model::record::{Environment, Experiment, Run};
 use jostle_stats::rng::Rng;
+use jostle_testbed::servers::Placed;
 use plants::{Expected, Plant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Instant;
 
-/// What is measured: three short runs, so that a trial with shared controls takes 11 s. Holds of
-/// 1 us, beside which the cost of measuring is small, and answers after 2 ms, beside which it is
-/// little by how much the machine wakes late: alone on a quiet machine each is VALID.
-const LINES: [(&str, &str); 10] = [
-    (
-        "one worker",
-        "contend ofd -w 1 -b -1us -i 0 --place cpus:0 -t 0.5 --runs 3",
-    ),
-    (
-        "pair, free",
-        "contend flock -w 2 -b -1us -i 0 -t 0.5 --runs 3",
-    ),
-    (
-        "pair, apart",
-        "contend flock -w 2 -b -1us -i 0 --place cross -t 0.5 --runs 3",
-    ),
-    ("service", "contend lockd -w 2 -b 0 -i 0 -t 0.5 --runs 3"),
-    (
-        "keys",
-        "contend flock -w 2 --keys 2 -b -1us -i 0 -t 0.5 --runs 3",
-    ),
-    (
-        "holds",
-        "contend flock -w 2 -b 100us -i 50us -t 0.5 --runs 3",
-    ),
-    ("call", "call true -n 1000 -w 1 --null none --runs 3"),
-    (
-        "rate",
-        "rate delay:2ms --rate 500 -w 16 -t 0.6 --warmup 0.1 --runs 3",
-    ),
-    ("churn", "churn flock -w 2 -n 100k --runs 3"),
-    ("hold", "hold lockd --keys 8k -w 1 --runs 3"),
-];
+/// What is measured: a name, and the words that follow `jostle`.
+static LINES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let lines = columns(include_str!("../../validate/beside.tsv"));
+    lines.map(|[name, words]| (name, words)).collect()
+});
 
 /// The order of cells is drawn from it.
 const SEED: u64 = 58;
@@ -116,13 +90,11 @@ fn collect(
     store: &mut Store<Session>,
     until: Instant,
 ) -> anyhow::Result<()> {
-    let jostle = series.jostle()?;
-    let sampler = Sampler::start()?;
     let last = store.lines.iter().filter_map(|session| session.sitting);
-    let bench = Bench {
-        jostle,
-        sampler,
-        sitting: last.max().unwrap_or(0) + 1,
+    let sitting = Sitting {
+        bench: Bench::set_up(&series.jostle()?, &[], None)?,
+        sampler: Sampler::start()?,
+        number: last.max().unwrap_or(0) + 1,
     };
     let mut plants: Vec<&Plant> = plants.iter().collect();
     // Trials are continued within one call only, where nothing passes between them.
@@ -134,7 +106,7 @@ fn collect(
         let (plant, line) = found.context("no cell has that in its name")?;
         eprintln!("{}, {}", plant.name, line.0);
         let controls_of = shared(here, line.0);
-        if let Err(error) = bench.trial(store, plant, line, controls_of) {
+        if let Err(error) = sitting.trial(store, plant, line, controls_of) {
             eprintln!("{error:#}; `{}` is left out of this sitting", plant.name);
             plants.retain(|other| other.name != plant.name);
         }
@@ -159,7 +131,7 @@ fn next<'a>(
     }
     let cells = plants
         .iter()
-        .flat_map(|plant| LINES.map(|line| (*plant, line)));
+        .flat_map(|plant| LINES.iter().map(move |line| (*plant, *line)));
     let wanted = cells
         .enumerate()
         .filter(|(_, (plant, line))| is_wanted(&format!("{}, {}", plant.name, line.0)));
@@ -188,13 +160,13 @@ fn shared(sessions: &[Session], line: &str) -> Option<u64> {
 }
 
 /// What sessions are made with.
-struct Bench {
-    jostle: PathBuf,
+struct Sitting {
+    bench: Bench,
     sampler: Sampler,
-    sitting: u32,
+    number: u32,
 }
 
-impl Bench {
+impl Sitting {
     fn trial(
         &self,
         store: &mut Store<Session>,
@@ -203,13 +175,11 @@ impl Bench {
         controls_of: Option<u64>,
     ) -> anyhow::Result<()> {
         let trial = store.lines.last().map_or(1, |last| last.trial + 1);
-        let directory = tempfile::tempdir()?;
-        let part = directory.path().join("part.jsonl");
         let first = controls_of.map_or(0, |_| CONTROLS);
         for nth in first..=2 * CONTROLS {
             let planted = nth == CONTROLS;
             let running = planted.then(|| plant.start()).transpose()?;
-            let (beside, experiment, points) = self.session(line.1, &part)?;
+            let (beside, experiment, points) = self.session(line.1)?;
             if let Some(running) = running {
                 running.end()?;
             }
@@ -218,7 +188,7 @@ impl Bench {
                 plant: plant.name.clone(),
                 line: line.0.to_owned(),
                 planted,
-                sitting: Some(self.sitting),
+                sitting: Some(self.number),
                 expected: Some(plant.expected).filter(|_| planted),
                 beside: Some(beside),
                 controls_of: controls_of.filter(|_| planted),
@@ -230,11 +200,11 @@ impl Bench {
     }
 
     /// What the verdict of a session rests on, without what no table of the lab has.
-    fn session(&self, words: &str, part: &Path) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
-        let mut run = program::call(&self.jostle);
-        run.args(words.split_whitespace());
-        let (sets, beside) = self.sampler.beside(|| program::run(&mut run, part))?;
-        let set = sets?.pop().context("jostle wrote nothing")?;
+    fn session(&self, words: &str) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let measure = || self.bench.measure(Placed::default(), &words);
+        let (set, beside) = self.sampler.beside(measure)?;
+        let set = set?;
         let mut experiment = set.experiment;
         experiment.environment = Environment {
             cores: experiment.environment.cores,

@@ -2,7 +2,11 @@
 //! has a control on either side. A figure *moved* if it lies a tenth or more below both
 //! controls, or a tenth or more above both: one run alone moves by as much by chance.
 
+use super::plants::Planted;
+use super::store::Store;
 use jostle_stats::rng::Rng;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// By what a figure must have moved.
@@ -11,31 +15,41 @@ const MOVED: f64 = 0.1;
 /// Planted runs of a session.
 const PLANTED: usize = 6;
 
-/// The session of a run, its place there, and whether something was planted. Runs of one session
-/// stand one after the other.
-pub(super) type Link = (u64, u32, bool);
+/// Where a run stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Link {
+    /// Runs of one session are of one kind, and stand one after the other.
+    pub session: u64,
+    /// Its place in it; those with even numbers are left alone.
+    pub at: u32,
+    /// The generator, or the kind of workload.
+    #[serde(alias = "generator")]
+    pub kind: String,
+    /// None: left alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub planted: Option<Planted>,
+}
 
-/// The number of the next session.
-pub(super) fn next_session<R>(runs: &[R], session: impl Fn(&R) -> u64) -> u64 {
-    runs.last().map_or(1, |run| session(run) + 1)
+/// A run that is kept.
+pub(super) trait Linked {
+    fn link(&self) -> &Link;
 }
 
 /// Planted runs between their controls, of runs in the order in which they were made.
-pub(super) fn trials<R>(
-    runs: &[R],
-    link: impl Fn(&R) -> Link,
-) -> impl Iterator<Item = (&R, [&R; 2])> {
-    runs.windows(3).filter_map(move |three| {
+pub(super) fn trials<R: Linked>(runs: &[R]) -> impl Iterator<Item = (&R, Planted, [&R; 2])> {
+    runs.windows(3).filter_map(|three| {
         let [before, run, after] = three else {
             return None;
         };
-        let (session, at, is_planted) = link(run);
+        let own = run.link();
         let is_control = |other: &&R| {
-            let (its_session, its_at, is_planted) = link(other);
-            its_session == session && its_at.abs_diff(at) == 1 && !is_planted
+            let link = other.link();
+            link.session == own.session && link.at.abs_diff(own.at) == 1 && link.planted.is_none()
         };
-        let is_trial = is_planted && [before, after].iter().all(is_control);
-        is_trial.then_some((run, [before, after]))
+        let is_trial = [before, after].iter().all(is_control);
+        own.planted
+            .filter(|_| is_trial)
+            .map(|planted| (run, planted, [before, after]))
     })
 }
 
@@ -58,41 +72,78 @@ pub(super) fn moved(found: f64, controls: [f64; 2]) -> (Moved, f64) {
     (moved, (shares[0] * shares[1]).sqrt())
 }
 
-/// What the session of this number plants, and in which of these: whatever has the fewest
-/// trials so far. None without any.
-pub(super) fn rarest<S: Copy, P: Copy>(
+/// Makes sessions of these kinds, until there are enough runs or the time is over. `run` gets a
+/// run's place, and what the last control returned if something is planted.
+pub(super) fn collect<R: Linked + Serialize + DeserializeOwned, C: Copy>(
+    store: &mut Store<R>,
+    until: Instant,
+    is_enough: impl Fn(&[R]) -> bool,
+    kinds: &[(&str, Vec<Planted>)],
+    mut run: impl FnMut(Link, Option<C>) -> anyhow::Result<(R, C)>,
+) -> anyhow::Result<()> {
+    while !is_enough(&store.lines) && Instant::now() < until {
+        let links = || store.lines.iter().map(R::link);
+        let session = links().next_back().map_or(1, |last| last.session + 1);
+        let count = |kind: &str, planted| {
+            let is_it = |link: &&Link| link.kind == kind && link.planted == Some(planted);
+            links().filter(is_it).count()
+        };
+        let Some((kind, plants)) = rarest(session, kinds, count) else {
+            return Ok(());
+        };
+        eprintln!("session {session}: {kind}");
+        self::session(&plants, until, |at, planted| {
+            let (planted, control) = planted.unzip();
+            let kind = kind.to_owned();
+            let link = Link {
+                session,
+                at,
+                kind,
+                planted,
+            };
+            let (line, control) = run(link, control)?;
+            store.add(line)?;
+            Ok(control)
+        })?;
+    }
+    Ok(())
+}
+
+/// What the session of this number plants, and in which of these kinds: whatever was planted
+/// least often so far. None without any.
+fn rarest<'a, P: Copy>(
     session: u64,
-    mut among: Vec<S>,
-    plants: impl Fn(S) -> Vec<P>,
-    count: impl Fn(S, P) -> usize,
-) -> Option<(S, Vec<P>)> {
+    kinds: &'a [(&'a str, Vec<P>)],
+    count: impl Fn(&str, P) -> usize,
+) -> Option<(&'a str, Vec<P>)> {
     let mut rng = Rng::new(session);
-    rng.shuffle(&mut among);
+    let mut kinds: Vec<_> = kinds.iter().collect();
+    rng.shuffle(&mut kinds);
     // In shares of what there is to plant, which may be more or less.
-    let tried = |one: &S| {
-        let plants = plants(*one);
-        let all: usize = plants.iter().map(|planted| count(*one, *planted)).sum();
+    let tried = |(kind, plants): &&(&'a str, Vec<P>)| {
+        let all: usize = plants.iter().map(|planted| count(kind, *planted)).sum();
         all as f64 / plants.len() as f64
     };
-    let least = |a: &S, b: &S| tried(a).total_cmp(&tried(b));
-    let one = among.into_iter().min_by(least)?;
-    let mut plants = plants(one);
+    let (kind, plants) = kinds
+        .into_iter()
+        .min_by(|a, b| tried(a).total_cmp(&tried(b)))?;
+    let mut plants = plants.clone();
     rng.shuffle(&mut plants);
-    plants.sort_by_key(|planted| count(one, *planted));
+    plants.sort_by_key(|planted| count(kind, *planted));
     plants.truncate(PLANTED);
-    Some((one, plants))
+    Some((kind, plants))
 }
 
 /// Makes the runs of a session until this time. `run` gets a run's place and what to plant,
 /// with what the last control returned.
-pub(super) fn session<P: Copy, C: Copy>(
+fn session<P: Copy, C: Copy>(
     plants: &[P],
-    until: Option<Instant>,
+    until: Instant,
     mut run: impl FnMut(u32, Option<(P, C)>) -> anyhow::Result<C>,
 ) -> anyhow::Result<()> {
     let mut control = run(0, None)?;
     for (nth, planted) in (0..).zip(plants) {
-        if until.is_some_and(|until| Instant::now() >= until) {
+        if Instant::now() >= until {
             break;
         }
         run(2 * nth + 1, Some((*planted, control)))?;
@@ -123,11 +174,13 @@ mod tests {
 
     #[test]
     fn a_session_begins_and_ends_with_controls_and_plants_what_is_rarest() {
-        let count = |one: char, planted: u32| usize::from(one == 'a') + planted as usize;
-        let (one, plants) = rarest(1, vec!['a', 'b'], |_| (0..9).collect(), count).unwrap();
-        assert_eq!((one, plants.clone()), ('b', vec![0, 1, 2, 3, 4, 5]));
+        let count = |one: &str, planted: u32| usize::from(one == "a") + planted as usize;
+        let kinds = ["a", "b"].map(|kind| (kind, (0..9).collect()));
+        let (one, plants) = rarest(1, &kinds, count).unwrap();
+        assert_eq!((one, plants.clone()), ("b", vec![0, 1, 2, 3, 4, 5]));
         let mut made = Vec::new();
-        session(&plants[..2], None, |at, planted| {
+        let later = Instant::now() + std::time::Duration::from_secs(600);
+        session(&plants[..2], later, |at, planted| {
             made.push((at, planted));
             Ok(at)
         })
@@ -136,13 +189,12 @@ mod tests {
         assert_eq!(made, (0..).zip(planted).collect::<Vec<_>>());
         // A session whose time was over at once.
         let mut made = 0;
-        let over = Some(Instant::now());
-        session(&plants, over, |_, _: Option<(u32, ())>| {
+        session(&plants, Instant::now(), |_, _: Option<(u32, ())>| {
             made += 1;
             Ok(())
         })
         .unwrap();
         assert_eq!(made, 1);
-        assert!(rarest(1, Vec::<char>::new(), |_| vec![0], count).is_none());
+        assert!(rarest(1, &[], count).is_none());
     }
 }

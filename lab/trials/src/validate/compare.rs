@@ -1,11 +1,11 @@
 //! All pairs of real sessions: the same thing measured twice must not differ; what was
 //! planted must be found.
 
-use super::{Required, Row};
+use super::{Required, Row, columns};
 use crate::program;
 use anyhow::Context;
 use jostle_report::ResultSet;
-use jostle_report::compare::{Input, compare};
+use jostle_report::compare::{Comparison, Input, compare};
 use jostle_stats::comparison::Change;
 use jostle_stats::rng::Rng;
 use jostle_testbed::shell;
@@ -13,12 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// What is measured in a session; the experiments are known by their place.
+/// What is measured in a session, and the number of its experiments.
 const PLAN: &str = "lab/trials/validate/compare.toml";
-const LOCK: usize = 0;
-const DELAYS: usize = 1;
-const HOLD: usize = 2;
-const LONGER_HOLD: usize = 3;
+const EXPERIMENTS: usize = 4;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
 pub(super) fn rows(pairs: u32, seconds: u64, judged: Option<&Path>) -> anyhow::Result<Vec<Row>> {
@@ -84,7 +81,7 @@ fn load(directory: &Path) -> anyhow::Result<Vec<Vec<ResultSet>>> {
 /// The sessions of one file, in a row.
 fn recorded(path: &Path) -> anyhow::Result<Vec<Vec<ResultSet>>> {
     let sets = jostle_report::read(path)?;
-    let sessions = sets.chunks_exact(LONGER_HOLD + 1);
+    let sessions = sets.chunks_exact(EXPERIMENTS);
     Ok(sessions.map(<[_]>::to_vec).collect())
 }
 
@@ -95,29 +92,40 @@ fn of_workers(set: &ResultSet, workers: u64) -> ResultSet {
 }
 
 fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Change> {
-    let compared = compare(&Input {
+    let [base, new] = [base, new].map(std::slice::from_ref);
+    let compared = compared(base, Some(new), targets);
+    compared.ok()?.rows.first().map(|(_, row)| row.said)
+}
+
+/// What `jostle compare` says of two targets.
+pub(super) fn compared(
+    base: &[ResultSet],
+    new: Option<&[ResultSet]>,
+    targets: [&str; 2],
+) -> anyhow::Result<Comparison> {
+    Ok(compare(&Input {
         base_name: "BASE",
-        base: std::slice::from_ref(base),
+        base,
         new_name: "NEW",
-        new: Some(std::slice::from_ref(new)),
+        new,
         targets: Some(targets),
         within: 0.05,
         all: false,
         strict: false,
-    });
-    compared.ok()?.rows.first().map(|(_, row)| row.said)
+    })?)
 }
 
 /// What was said of pairs of sessions, by their places.
 type Findings = Vec<([usize; 2], Option<Change>)>;
 
-/// What is compared in each pair of sessions: two experiments of the plan, what of them,
-/// and by how much the second is made slower.
+/// What is compared in each pair of sessions.
 struct Case {
     what: &'static str,
+    /// Two experiments of the plan.
     places: [usize; 2],
     targets: [&'static str; 2],
     workers: u64,
+    /// By how much the second is made slower.
     slower: f64,
     required: Required,
 }
@@ -128,69 +136,23 @@ impl Case {
     }
 }
 
-/// The same thing twice.
-const fn alike(what: &'static str, place: usize, target: &'static str, workers: u64) -> Case {
-    Case {
-        what,
-        places: [place, place],
-        targets: [target, target],
-        workers,
-        slower: 1.0,
-        required: Required::Nothing,
-    }
+fn cases() -> impl Iterator<Item = Case> {
+    let number = |text: &str| text.parse::<f64>().expect("a number of the table");
+    let lines = columns(include_str!("../../validate/compare.tsv"));
+    lines.map(
+        move |[what, base, new, one, other, workers, slower, least]| Case {
+            what,
+            places: [base, new].map(|place| number(place) as usize),
+            targets: [one, other],
+            workers: number(workers) as u64,
+            slower: number(slower),
+            required: match least {
+                "-" => Required::Nothing,
+                least => Required::AtLeast(number(least)),
+            },
+        },
+    )
 }
-
-const fn slower(of: Case, what: &'static str, required: Required) -> Case {
-    Case {
-        what,
-        slower: 1.1,
-        required,
-        ..of
-    }
-}
-
-const FLOCK: Case = alike("flock, 1 worker", LOCK, "flock", 1);
-const PAIR: Case = alike("flock, 2 workers", LOCK, "flock", 2);
-const DELAY: Case = alike("delay:100us", DELAYS, "delay:100us", 1);
-const HELD: Case = alike("flock, 2 workers, hold 100 us", HOLD, "flock", 2);
-const MOST: Required = Required::AtLeast(0.9);
-
-/// Two workers without a hold scatter by more than a tenth; and what slows a lock with a
-/// hold while the hold stays may be the machine.
-const CASES: [Case; 10] = [
-    FLOCK,
-    PAIR,
-    DELAY,
-    HELD,
-    slower(FLOCK, "flock, 1 worker, figures divided by 1.1", MOST),
-    slower(
-        PAIR,
-        "flock, 2 workers, figures divided by 1.1",
-        Required::Nothing,
-    ),
-    slower(DELAY, "delay:100us, figures divided by 1.1", MOST),
-    slower(
-        HELD,
-        "flock, 2 workers, hold 100 us, figures divided by 1.1",
-        Required::Nothing,
-    ),
-    Case {
-        what: "delay:100us and delay:110us",
-        places: [DELAYS, DELAYS],
-        targets: ["delay:100us", "delay:110us"],
-        workers: 1,
-        slower: 1.0,
-        required: MOST,
-    },
-    Case {
-        what: "flock, hold 100 us and 110 us",
-        places: [HOLD, LONGER_HOLD],
-        targets: ["flock", "flock"],
-        workers: 2,
-        slower: 1.0,
-        required: MOST,
-    },
-];
 
 /// Each session against each later one.
 fn judge(sessions: &[Vec<ResultSet>]) -> Vec<Row> {
@@ -198,8 +160,8 @@ fn judge(sessions: &[Vec<ResultSet>]) -> Vec<Row> {
     let pairs = places.flat_map(|one| (one + 1..sessions.len()).map(move |other| [one, other]));
     let pairs: Vec<[usize; 2]> = pairs.collect();
     let (mut equals, mut rows) = (Findings::new(), Vec::new());
-    for case in &CASES {
-        let told = told(sessions, &pairs, case);
+    for case in cases() {
+        let told = told(sessions, &pairs, &case);
         if case.is_alike() {
             equals.extend(&told);
         }

@@ -1,11 +1,11 @@
 //! `tool/ci-gate/gate` from end to end, as a job would call it: two libraries that are equal, and
 //! two of which the new one's lock takes a tenth longer.
 
+use super::compare::compared;
 use super::store::Store;
 use super::{Collect, Required, Row};
 use crate::program;
 use anyhow::{Context, ensure};
-use jostle_report::compare::{Input, compare};
 use jostle_stats::intervals::median;
 use jostle_testbed::shell;
 use serde::{Deserialize, Serialize};
@@ -182,16 +182,7 @@ impl Bench {
             "tool/ci-gate/gate failed: {status}"
         );
         let sets = jostle_report::read(self.place.join("out/gate.jsonl"))?;
-        let compared = compare(&Input {
-            base_name: "BASE",
-            base: &sets,
-            new_name: "NEW",
-            new: None,
-            targets: Some(pair),
-            within: 0.05,
-            all: false,
-            strict: false,
-        })?;
+        let compared = compared(&sets, None, pair)?;
         let rows = || compared.rows.iter().map(|(_, row)| row);
         let ratio = rows().find_map(|row| row.ratio);
         let ratio = ratio.map(|ratio| [ratio.ratio, ratio.low, ratio.high]);

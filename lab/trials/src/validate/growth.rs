@@ -1,12 +1,14 @@
-//! Planted curves: see `jostle_stats::planted`.
+//! Curves with a known growth ([`planted`]): what is found must hold the truth and claim no more.
+
+mod planted;
 
 use super::{Required, Row};
 use jostle_stats::fit::Finding;
 use jostle_stats::fit::exponent::exponent;
 use jostle_stats::fit::laws::Law;
 use jostle_stats::fit::usl::peak;
-use jostle_stats::planted::{CLEAN, Noise, Planted, TRUTHS, Truth, find, holds, overclaims, plant};
 use jostle_stats::rng::Rng;
+use planted::{Noise, Planted, Truth, find, holds, overclaims, plant, truths};
 
 /// The seed from which all curves are drawn.
 const SEED: u64 = 7;
@@ -26,8 +28,8 @@ pub(super) fn rows(seeds: u64) -> Vec<Row> {
     let mut trials = 0;
     for sweep in SWEEPS {
         for noise in Noise::ALL {
-            for truth in TRUTHS {
-                let (row, over) = one(*truth, *noise, sweep, seeds);
+            for truth in truths() {
+                let (row, over) = one(truth, noise, sweep, seeds);
                 rows.push(row);
                 overclaimed += over;
                 trials += seeds;
@@ -55,7 +57,7 @@ fn exponents(seeds: u64) -> Vec<Row> {
             for seed in 0..seeds {
                 let truth = Truth::Law { law, offset: 1.0 };
                 let mut rng = Rng::stream(SEED, seed);
-                let planted = plant(truth, *noise, SWEEPS[1], 6, &mut rng);
+                let planted = plant(truth, noise, SWEEPS[1], 6, &mut rng);
                 if let Some(found) = exponent(&planted.samples, seed) {
                     given += 1;
                     held += u64::from((found.low..=found.high).contains(&c));
@@ -92,7 +94,7 @@ fn one(truth: Truth, noise: Noise, sweep: &[u64], seeds: u64) -> (Row, u64) {
     let required = match (truth, noise) {
         // Two straight lines: nobody asked for it, and good to know.
         (Truth::Knee, _) => Required::Nothing,
-        (_, CLEAN) => Required::AtLeast(0.97),
+        (_, Noise::Clean) => Required::AtLeast(0.97),
         _ => Required::AtLeast(0.95),
     };
     let what = format!("{} points, {}: {}", sweep.len(), noise.name(), truth.name());
@@ -112,7 +114,7 @@ fn peaks(seeds: u64) -> Vec<Row> {
             };
             let curve = WORKERS.iter().map(|n| cost(*n)).collect();
             let mut rng = Rng::stream(SEED, *seed);
-            let planted = Planted::of(curve, CLEAN, &WORKERS, 6, &mut rng);
+            let planted = Planted::of(curve, Noise::Clean, &WORKERS, 6, &mut rng);
             peak(&planted.samples).is_some()
         };
         (0..seeds).filter(claimed).count() as u64

@@ -5,6 +5,7 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
+mod bench;
 mod beside;
 mod chain;
 mod clean;
@@ -13,15 +14,16 @@ mod figures;
 mod gate;
 mod growth;
 mod judge;
+mod plants;
 mod quiet;
 mod recover;
 mod saturation;
 mod sides;
 mod situations;
-mod store;
+pub(crate) mod store;
 
 use crate::program;
-use jostle_model::record::{Accounts, Run};
+use jostle_model::record::{Accounts, Environment, Run};
 use jostle_stats::binomial::bounds;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -171,6 +173,44 @@ impl Series {
     }
 }
 
+/// The lines of a table, without its comments: columns, separated by tabs.
+pub(crate) fn columns<const N: usize>(
+    table: &'static str,
+) -> impl Iterator<Item = [&'static str; N]> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let words: Vec<&str> = line.split('\t').collect();
+        words.try_into().expect("a line has every column")
+    })
+}
+
+/// Prints columns of these widths, headings first; negative ones begin at the left.
+fn grid(between: &str, widths: &[isize], headings: &str, rows: impl Iterator<Item = Vec<String>>) {
+    let headings = headings.split('|').map(str::to_owned).collect();
+    for row in std::iter::once(headings).chain(rows) {
+        let cells = row.iter().zip(widths).map(|(cell, width)| {
+            let size = width.unsigned_abs();
+            match width.is_negative() {
+                true => format!("{cell:<size$}"),
+                false => format!("{cell:>size$}"),
+            }
+        });
+        println!("{}", cells.collect::<Vec<_>>().join(between));
+    }
+}
+
+/// Where and with which jostle something was measured.
+fn machine(environment: &Environment) -> String {
+    let Environment {
+        cpu_model,
+        kernel,
+        cores,
+        jostle,
+        ..
+    } = environment;
+    format!("{cpu_model}, {kernel}, {cores} cores, jostle {jostle}")
+}
+
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
 fn stolen(point: &Run) -> f64 {
     match point.around.accounts.as_deref() {
@@ -250,17 +290,17 @@ impl Row {
     }
 }
 
-#[derive(Clone, Copy)]
+/// What is required of a share, or of another figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Required {
-    /// A share of the trials, at least.
     AtLeast(f64),
-    /// A share of the trials, at most.
     AtMost(f64),
     /// So many at most of so many trials or more, and no greater share of more.
     AtMostOf {
         most: u64,
         of: u64,
     },
+    /// Nothing: printed for comparison.
     Nothing,
 }
 
@@ -270,6 +310,15 @@ impl Required {
 
     /// If at most two of so many are wrong, surely (95 %) at most 2 % are.
     const FEW: Required = Required::AtMostOf { most: 2, of: 313 };
+
+    /// Whether a figure is as required.
+    pub(crate) fn holds(self, value: f64) -> bool {
+        match self {
+            Required::AtLeast(least) => value >= least,
+            Required::AtMost(most) => value <= most,
+            Required::AtMostOf { .. } | Required::Nothing => true,
+        }
+    }
 
     /// Whether so many trials are enough.
     fn is_enough(self, trials: usize) -> bool {
@@ -295,14 +344,15 @@ fn print(rows: &[Row]) -> anyhow::Result<()> {
         let share = row.count as f64 / row.trials.max(1) as f64;
         let [low, high] = bounds(row.count, row.trials);
         let (required, met) = match row.required {
-            Required::AtLeast(least) => (format!(">= {:.0} %", 100.0 * least), share >= least),
-            Required::AtMost(most) => (format!("<= {:.0} %", 100.0 * most), share <= most),
-            Required::AtMostOf { most, of } => (
-                format!("{most} of {of}"),
-                row.trials >= of && row.count * of <= most * row.trials,
-            ),
-            Required::Nothing => (String::new(), true),
+            Required::AtLeast(least) => (format!(">= {:.0} %", 100.0 * least), None),
+            Required::AtMost(most) => (format!("<= {:.0} %", 100.0 * most), None),
+            Required::AtMostOf { most, of } => {
+                let met = row.trials >= of && row.count * of <= most * row.trials;
+                (format!("{most} of {of}"), Some(met))
+            }
+            Required::Nothing => (String::new(), None),
         };
+        let met = met.unwrap_or_else(|| row.required.holds(share));
         missed += usize::from(!met);
         let line = format!(
             "{:width$}  {:>11}  {:>5.1} %  {:>5.1} - {:>4.1} %  {:<8}  {}",

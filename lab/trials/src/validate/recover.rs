@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// How far the two may be apart.
@@ -28,178 +28,78 @@ const TRIALS: usize = 3;
 /// to connect.
 const WAITERS: u32 = 15;
 
-/// What is measured, and who observes it.
+/// What is measured, and who observes it: lab/trials/validate/recover.toml says what each is.
+#[derive(Deserialize)]
 struct Cell {
-    name: &'static str,
-    /// As jostle takes it, if not by its name; `{place}` is a directory of the trial's own.
-    target: Option<&'static str>,
-    faults: &'static [&'static str],
-    /// Whether jostle asks for its lease.
-    has_lease: bool,
-    /// The server that jostle launches, if it launches one.
+    name: String,
+    target: Option<String>,
+    #[serde(default = "every_fault")]
+    faults: Vec<String>,
+    #[serde(default = "yes")]
+    lease: bool,
     server: Option<Server>,
-    /// A shell's script, which prints a line for each look or event; $PORT and $SECRET are the
-    /// server's after {wait}, and {look} is a client that needs neither.
-    script: &'static str,
-    /// Whether it looks again and again, and is not told of events.
+    script: String,
+    #[serde(default = "yes")]
     looks: bool,
-    /// What a line begins with that shows a release, which tells an old owner.
-    release: Option<&'static str>,
-    /// Owners in the order in which they came, each with the time at which it was first seen.
-    owners: fn(&[Line]) -> Vec<Line>,
+    release: Option<String>,
+    #[serde(default)]
+    owners: Owners,
 }
 
 /// How a server that jostle launched is found, and what its clients must know.
+#[derive(Deserialize)]
 struct Server {
-    /// The kernel's name of its program.
-    program: &'static str,
-    /// A file of its process, and what stands before the password there.
-    secret: Option<(&'static str, &'static str)>,
+    program: String,
+    secret: Option<(String, String)>,
+}
+
+/// How owners are read, in the order in which they came.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Owners {
+    /// Behind an `O`.
+    #[default]
+    Looks,
+    /// By jostled's tokens.
+    Tokens,
+    /// By etcd's oldest key.
+    Keys,
+    /// By a program's own log.
+    Log,
 }
 
 /// A line of the observer, and when it came.
 type Line = (u64, String);
 
-const fn server(
-    program: &'static str,
-    secret: Option<(&'static str, &'static str)>,
-) -> Option<Server> {
-    Some(Server { program, secret })
+static CELLS: LazyLock<Vec<Cell>> = LazyLock::new(|| {
+    let text = include_str!("../../validate/recover.toml");
+    let read = toml::from_str::<BTreeMap<String, Vec<Cell>>>(text);
+    read.expect("a table that tests read")
+        .remove("cell")
+        .unwrap_or_default()
+});
+
+fn every_fault() -> Vec<String> {
+    ["kill", "stop", "cut", "server-kill"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
-/// What MONITOR shows of scripts: the release by which an old owner is told is one.
-macro_rules! with_monitor {
-    ($script:literal) => {
-        concat!(
-            "while :; do {wait}; redis-cli --no-auth-warning -a $SECRET -p $PORT monitor | \
-             grep --line-buffered EVALSHA; sleep 0.01; done & {look} resp EVAL \"",
-            $script,
-            "\" 0"
-        )
-    };
+fn yes() -> bool {
+    true
 }
 
-/// A service that jostle launches by its name, whose clients ask again and again who owns the lock.
-const SERVICE: Cell = Cell {
-    name: "",
-    target: None,
-    faults: &["kill", "stop", "cut", "server-kill"],
-    has_lease: true,
-    server: None,
-    script: "",
-    looks: true,
-    release: None,
-    owners: looked,
-};
-
-/// A program that keeps a log of its own.
-const PIPE: Cell = Cell {
-    faults: &["kill", "stop"],
-    has_lease: false,
-    script: LOG,
-    looks: false,
-    owners: logged,
-    ..SERVICE
-};
-
-static CELLS: [Cell; 11] = [
-    Cell {
-        name: "lockd",
-        has_lease: false,
-        server: server("exe", Some(("environ", "JOSTLED_PASSWORD="))),
-        script: "{look} resp HOLDERS",
-        owners: |lines| changes(lines, |text| after(text, "token\\r\\n:")),
-        ..SERVICE
-    },
-    Cell {
-        name: "redis",
-        server: REDIS,
-        script: with_monitor!(
-            "local k = redis.call('keys', '*') if not k[1] then return '' end \
-             return 'O '..redis.call('get', k[1])"
-        ),
-        release: Some("EVALSHA"),
-        ..SERVICE
-    },
-    Cell {
-        name: "redisson",
-        server: REDIS,
-        script: with_monitor!(
-            "local k = redis.call('keys', 'jostle:*') if not k[1] then return '' end \
-             return 'O '..(redis.call('hkeys', k[1])[1] or '')"
-        ),
-        release: Some("EVALSHA"),
-        ..SERVICE
-    },
-    Cell {
-        name: "etcd",
-        server: server("etcd", None),
-        // All that was ever written, and then what follows.
-        script: "{wait}; curl -sN 127.0.0.1:$PORT/v3/watch -d '{\"create_request\": \
-                 {\"key\": \"AA==\", \"range_end\": \"AA==\", \"start_revision\": \"1\"}}'",
-        looks: false,
-        owners: oldest_keys,
-        ..SERVICE
-    },
-    Cell {
-        name: "zookeeper",
-        server: server("java", None),
-        script: "{look} zookeeper",
-        ..SERVICE
-    },
-    Cell {
-        name: "postgres",
-        has_lease: false,
-        server: server("postgres", Some(("cwd/../password", ""))),
-        script: "{look} postgres \"select 'O '||coalesce(min(pid)::text,'') from pg_locks \
-                 where locktype='advisory' and granted\"",
-        ..SERVICE
-    },
-    Cell {
-        name: "mariadb",
-        has_lease: false,
-        // Its socket lets root in, and nothing else tells who owns a lock.
-        server: server("mariadbd", Some(("cmdline", "--socket="))),
-        script: "{wait}; M=\"mariadb -S $SECRET -N\"; \
-                 $M -e \"install soname 'metadata_lock_info'\"; \
-                 yes \"select concat('O ', coalesce(min(thread_id), '')) from \
-                 information_schema.metadata_lock_info where lock_type = 'User lock'; \
-                 do sleep(0.002);\" | $M -n; echo gone",
-        ..SERVICE
-    },
-    Cell {
-        name: "memcached",
-        server: server("memcached", Some(("cwd/users", "jostle:"))),
-        script: "{look} memcached",
-        ..SERVICE
-    },
-    Cell {
-        name: "nats",
-        server: server("nats-server", Some(("cwd/nats.conf", "password: \""))),
-        // What was stored, what waiters read, and what clients asked for.
-        script: "{look} nats 'jostle.>' '_INBOX.>' '$KV.>' | sed -un \
-                 -e '/KV-Operation/!s/.*Nats-Sequence: \\([0-9]*\\).*/O nr\\1./p' \
-                 -e 's/^.KV.*Sequence: \\([0-9]*\\) KV-Operation: DEL.*/release nr\\1./p'",
-        looks: false,
-        release: Some("release"),
-        ..SERVICE
-    },
-    Cell {
-        name: "pipe with a lease",
-        target: Some("pipe:python3 tool/cli/tests/leased_peer.py {place}/lock 2"),
-        ..PIPE
-    },
-    Cell {
-        name: "pipe without one",
-        target: Some("pipe:python3 tool/cli/tests/leased_peer.py {place}/lock 0"),
-        ..PIPE
-    },
-];
-
-const REDIS: Option<Server> = server("redis-server", Some(("cwd/redis.conf", "requirepass ")));
-
-/// What a peer logs.
-const LOG: &str = "tail -n +1 -s 0.01 -F {place}/lock.log | grep --line-buffered -v works";
+impl Owners {
+    /// Each with the time at which it was first seen.
+    fn of(self, lines: &[Line]) -> Vec<Line> {
+        match self {
+            Owners::Looks => changes(lines, "O "),
+            Owners::Tokens => changes(lines, "token\\r\\n:"),
+            Owners::Keys => oldest_keys(lines),
+            Owners::Log => logged(lines),
+        }
+    }
+}
 
 /// One run, as both have seen it.
 #[derive(Serialize, Deserialize)]
@@ -217,18 +117,14 @@ fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     Some(&rest[..end]).filter(|owner| !owner.is_empty())
 }
 
-/// Where each look sees the owner.
-fn changes(lines: &[Line], owner: fn(&str) -> Option<&str>) -> Vec<Line> {
+/// Where each look sees the owner, behind this mark.
+fn changes(lines: &[Line], mark: &str) -> Vec<Line> {
     let each = lines
         .iter()
-        .filter_map(|(at, text)| Some((*at, owner(text)?.to_owned())));
+        .filter_map(|(at, text)| Some((*at, after(text, mark)?.to_owned())));
     let mut all: Vec<Line> = each.collect();
     all.dedup_by(|next, before| next.1 == before.1);
     all
-}
-
-fn looked(lines: &[Line]) -> Vec<Line> {
-    changes(lines, |text| after(text, "O "))
 }
 
 /// etcd's events: the owner is whose key is the oldest. An event that comes again, after the
@@ -295,7 +191,8 @@ struct Apart {
 /// None where the observer saw too little.
 fn apart(trial: &Trial) -> Option<Vec<Apart>> {
     let cell = CELLS.iter().find(|cell| cell.name == trial.cell)?;
-    let owners = (cell.owners)(&trial.observer);
+    let owners = cell.owners.of(&trial.observer);
+    let release = cell.release.as_deref();
     let first = |is_owner: bool, what: &[What]| {
         let mut own = trial.jostle.history.iter();
         let is = |event: &&Event| {
@@ -320,7 +217,7 @@ fn apart(trial: &Trial) -> Option<Vec<Apart>> {
             let from = still.unwrap_or(old).0;
             look_before(
                 &trial.observer,
-                cell.release,
+                release,
                 (from.max(trial.jostle.struck_at_ns), seen),
             )?
         }
@@ -331,7 +228,7 @@ fn apart(trial: &Trial) -> Option<Vec<Apart>> {
         ns: beside(next, (from, seen)),
     }];
     if trial.jostle.told == Some(true)
-        && let Some(seen) = told(trial, cell.release, &owners)
+        && let Some(seen) = told(trial, release, &owners)
     {
         let at = first(true, &[What::NotReleased, What::Lost])?;
         all.push(Apart {
@@ -394,9 +291,9 @@ pub(super) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
         return Ok(judge(&store.lines));
     }
     let jostle = series.jostle()?;
-    let each = CELLS.iter().filter(|cell| series.has(cell.name));
-    for (cell, fault) in each.flat_map(|cell| cell.faults.iter().map(move |fault| (cell, *fault))) {
-        let is_of = |trial: &&Trial| trial.cell == cell.name && trial.fault == fault;
+    let each = CELLS.iter().filter(|cell| series.has(&cell.name));
+    for (cell, fault) in each.flat_map(|cell| cell.faults.iter().map(move |fault| (cell, fault))) {
+        let is_of = |trial: &&Trial| trial.cell == cell.name && trial.fault == *fault;
         // One that the observer came too late for is made again, with fewer that log in again.
         for attempt in 0..3 * TRIALS {
             let done = store.lines.iter().filter(is_of).count();
@@ -430,7 +327,7 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str, waiters: u32) -> anyhow::Re
     let mut command = program::call(jostle);
     command.args([
         "recover",
-        &here(cell.target.unwrap_or(cell.name)),
+        &here(cell.target.as_ref().unwrap_or(&cell.name)),
         "--fault",
         fault,
     ]);
@@ -438,7 +335,7 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str, waiters: u32) -> anyhow::Re
     // Longer than a lease that jostle does not know.
     let pause = if cell.server.is_some() { "500ms" } else { "3s" };
     command.args(["--pause", pause]);
-    if cell.has_lease {
+    if cell.lease {
         command.args(["--lease", "2s"]);
     }
     command.args(["--quiet", "-o"]).arg(&part);
@@ -471,7 +368,7 @@ fn observed(jostle: &Path, cell: &Cell, fault: &str, waiters: u32) -> anyhow::Re
     let mut observer: Vec<Line> = std::mem::take(&mut lines.lock().expect("no panic"));
     observer.sort();
     Ok(Trial {
-        cell: cell.name.to_owned(),
+        cell: cell.name.clone(),
         fault: fault.to_owned(),
         jostle: recovery.context("no run of recover in the result")?.clone(),
         observer: ends_of_equals(&observer),
@@ -510,7 +407,7 @@ fn place_of(jostle: u32, server: &Server) -> Option<(String, String)> {
     };
     // It may listen for other members, too.
     let told = behind("cmdline", "--listen-client-urls=http://127.0.0.1:");
-    let secret = match server.secret {
+    let secret = match &server.secret {
         Some((file, mark)) => behind(file, mark)?,
         None => String::new(),
     };

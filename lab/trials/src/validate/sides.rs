@@ -7,9 +7,10 @@ use jostle_sys::limits::cpu_group::{CpuGroup, NO_QUOTA_CPUS};
 use serde::{Deserialize, Serialize};
 
 /// Who is held back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Side {
+    #[default]
     Generator,
     Server,
 }

@@ -28,14 +28,14 @@ pub(super) fn slim(point: &mut Run) {
 }
 
 /// The lines so far, and where more go.
-pub(super) struct Store<Line> {
+pub(crate) struct Store<Line> {
     pub lines: Vec<Line>,
     file: Option<File>,
 }
 
 impl<Line: Serialize + DeserializeOwned> Store<Line> {
     /// Without a path nothing is kept.
-    pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Store<Line>> {
+    pub(crate) fn open(path: Option<&Path>) -> anyhow::Result<Store<Line>> {
         let Some(path) = path else {
             return Ok(Store {
                 lines: Vec::new(),
@@ -69,7 +69,7 @@ impl<Line: Serialize + DeserializeOwned> Store<Line> {
         })
     }
 
-    pub(super) fn add(&mut self, line: Line) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, line: Line) -> anyhow::Result<()> {
         if let Some(file) = &mut self.file {
             let text = serde_json::to_string(&line)? + "\n";
             file.write_all(text.as_bytes())?;

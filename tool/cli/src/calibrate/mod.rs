@@ -102,21 +102,22 @@ fn keep(asked: &Calibrate, calibrated: &Calibrated) -> Option<String> {
     ))
 }
 
-fn chosen(asked: &Calibrate) -> Result<Vec<&'static Row>, Failure> {
+fn chosen(asked: &Calibrate) -> Result<Vec<(u64, &'static Row)>, Failure> {
     let Some(list) = &asked.rows else {
-        return Ok(ROWS.to_vec());
+        return Ok(numbered().collect());
     };
-    let known = |number: &u64| ROWS.iter().any(|row| row.number == *number);
+    let known = |number: &u64| (1..=ROWS.len() as u64).contains(number);
     if let Some(number) = list.0.iter().find(|number| !known(number)) {
         return Err(Failure::Usage(format!(
             "there is no row {number}; tool/docs/calibrate.md lists them"
         )));
     }
-    Ok(ROWS
-        .iter()
-        .copied()
-        .filter(|row| list.0.contains(&row.number))
-        .collect())
+    let is_chosen = |(number, _): &(u64, _)| list.0.contains(number);
+    Ok(numbered().filter(is_chosen).collect())
+}
+
+fn numbered() -> impl Iterator<Item = (u64, &'static Row)> {
+    (1..).zip(ROWS)
 }
 
 /// Tries all rows in each round. Returns the exit code if the user stops it.
@@ -147,11 +148,11 @@ struct Tally {
 
 impl Tally {
     /// One for each case of the row.
-    fn all_of(row: &Row) -> impl Iterator<Item = Tally> {
-        row.cases.iter().map(|(planted, attempt)| Tally {
+    fn all_of((number, row): (u64, &Row)) -> impl Iterator<Item = Tally> {
+        row.cases.iter().map(move |(planted, attempt)| Tally {
             attempt: *attempt,
             finding: Finding {
-                row: row.number,
+                row: number,
                 name: row.name.to_owned(),
                 planted: (*planted).to_owned(),
                 ..Finding::default()
@@ -224,7 +225,7 @@ mod tests {
     }
 
     fn after(saids: &[Agreement]) -> Finding {
-        let mut tally = Tally::all_of(ROWS[0]).next().unwrap();
+        let mut tally = Tally::all_of((1, &ROWS[0])).next().unwrap();
         saids
             .iter()
             .cloned()
@@ -293,6 +294,6 @@ mod tests {
 
     #[test]
     fn what_was_never_tried_is_not_listed() {
-        assert!(!Tally::all_of(ROWS[0]).any(|tally| tally.was_tried()));
+        assert!(!Tally::all_of((1, &ROWS[0])).any(|tally| tally.was_tried()));
     }
 }

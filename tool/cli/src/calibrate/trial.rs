@@ -40,6 +40,16 @@ impl Trial {
     }
 }
 
+/// What is wrong.
+pub(super) fn differs(what: impl Into<String>) -> Agreement {
+    Agreement::Differs(what.into())
+}
+
+/// Why there is nothing to judge by.
+pub(super) fn cannot_tell(why: impl Into<String>) -> Agreement {
+    Agreement::CannotTell(why.into())
+}
+
 /// The first of these that is wrong; agreement if none is.
 pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Agreement {
     match claims.iter().find(|(holds, _)| !holds) {

@@ -3,27 +3,6 @@
 use crate::common::{Place, beside, must_have};
 use std::process::{Command, Stdio};
 
-#[test]
-fn each_run_has_a_history_of_its_own_for_knossos() {
-    let _beside = beside();
-    let place = Place::new();
-    let line = "recover flock --fault kill,stop --runs 1 --waiters 1 --pause 100ms -o r.jsonl";
-    place.jostle(line).run().measures();
-    let refused = place.jostle("report r.jsonl --format edn").run().exits(2);
-    refused.says("each of the 2 runs has a history of its own; --histories DIR");
-    let written = place.jostle("report r.jsonl --histories all").run();
-    written.exits(0).leaves_nothing();
-    let files = std::fs::read_dir(place.file("all")).unwrap();
-    let files: Vec<String> = files
-        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
-        .collect();
-    assert_eq!(files.len(), 2);
-    assert!(
-        files.iter().all(|text| text.starts_with("; flock ")),
-        "{files:?}"
-    );
-}
-
 /// Porcupine reads what `report` writes, and finds a double grant that was planted.
 #[test]
 #[ignore = "cargo xtask long"]

@@ -17,10 +17,21 @@ pub(super) enum Program {
     /// Java: the class of this name.
     Java(&'static str),
     /// C: the source of this name, and how to compile and link it.
-    C(&'static str, &'static [&'static str]),
+    C(&'static str, &'static str),
 }
 
 impl Program {
+    /// By its words in the table; None: pgbench, which is there.
+    pub(super) fn read(words: &'static str) -> Option<Program> {
+        match words.split_once(' ') {
+            Some(("java", class)) => Some(Program::Java(class)),
+            Some((_, source)) => source
+                .split_once(' ')
+                .map(|(name, how)| Program::C(name, how)),
+            None => (words == "go").then_some(Program::Etcd),
+        }
+    }
+
     /// Debian packages that build it.
     pub(super) fn packages(self) -> &'static [&'static str] {
         match self {
@@ -74,13 +85,13 @@ fn java(class: &str, to: &Path) -> anyhow::Result<Vec<String>> {
     Ok(words.map(str::to_owned).into())
 }
 
-fn c(name: &str, how: &[&str], to: &Path) -> anyhow::Result<Vec<String>> {
+fn c(name: &str, how: &str, to: &Path) -> anyhow::Result<Vec<String>> {
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-pthread", "-o"])
         .arg(to);
     cc.arg(source("c").join(name).with_extension("c"));
     // Libraries serve what stands before them.
-    shell::run(cc.args(how))?;
+    shell::run(cc.args(how.split(' ')))?;
     Ok(vec![to.display().to_string()])
 }
 

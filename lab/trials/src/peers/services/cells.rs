@@ -1,11 +1,10 @@
 //! How one cell is measured: a fresh server, one load, its figures.
 
 use super::Ground;
-use super::servers::{self, Kind};
-use super::{Scale, beside};
+use super::{Scale, beside, servers};
 use crate::peers::table::Figure::*;
 use crate::peers::table::Figures;
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use jostle_model::record::Run;
 
 /// From a run of jostle.
@@ -33,87 +32,77 @@ fn figures(point: &Run) -> anyhow::Result<Figures> {
 }
 
 /// What jostle does to a server.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Load {
-    /// What it asks.
-    pub asked: Asked,
-    pub work: Work,
-    /// Connections that wait for other locks meanwhile.
-    pub waiters: usize,
+    server: &'static str,
+    /// What each worker does, which is a connection.
+    work: &'static str,
+    /// Whether connections wait for other locks meanwhile.
+    waits: bool,
     /// Whether the metrics are read meanwhile.
-    pub scrape: bool,
-}
-
-/// A server, by the recipe of a target.
-#[derive(Clone, Copy)]
-pub(super) enum Asked {
-    /// A server of ours, as a jostled is asked.
-    Lockd(Kind),
-    /// A Redis, by the recipe of this target.
-    Redis(&'static str),
-    /// The specimen that only answers, which jostle launches itself.
-    Echo,
-}
-
-/// What each worker does, which is a connection.
-#[derive(Clone, Copy)]
-pub(super) enum Work {
-    /// Acquires and releases, so many pairs on their way at once.
-    Pairs {
-        workers: usize,
-        pipeline: usize,
-        /// As in `--names`: one lock for all, or each its own.
-        names: &'static str,
-    },
-    /// All want the same lock for a time.
-    HandOff { workers: usize },
-    /// One connection acquires few or many locks, 100 on their way, holds them all and releases
-    /// them.
-    Hold { size: usize },
-}
-
-impl Work {
-    fn words(self, scale: &Scale) -> String {
-        match self {
-            Work::Pairs {
-                workers,
-                pipeline,
-                names,
-            } => {
-                let pairs = scale.pairs[usize::from(pipeline > 1)];
-                let each = pairs.div_ceil(workers as u64);
-                format!("stream -w {workers} --pipeline {pipeline} --names {names} -n {each}")
-            }
-            Work::HandOff { workers } => {
-                let seconds = scale.seconds;
-                format!("contend -w {workers} --hold 0 --idle 0 --warmup 50ms -t {seconds}")
-            }
-            Work::Hold { size } => format!("hold -w 1 --keys {} --pipeline 100", scale.locks[size]),
-        }
-    }
+    reads: bool,
 }
 
 impl Load {
-    pub(super) fn run(&self, ground: &Ground) -> anyhow::Result<Figures> {
-        let started = match self.asked {
-            Asked::Lockd(kind) => Some(servers::start(kind, ground)?),
-            Asked::Redis(_) => Some(servers::start(Kind::Redis, ground)?),
-            Asked::Echo => None,
+    /// By the words of a row in the table, for a trial of this work.
+    pub(super) fn read(row: &'static str, work: &'static str) -> Load {
+        let (server, rest) = row.split_once(' ').unwrap_or((row, ""));
+        let [waits, reads] = ["waiting", "read"].map(|word| rest.contains(word));
+        let is_other = !rest.is_empty() && !waits && !reads;
+        Load {
+            server,
+            work: if is_other { rest } else { work },
+            waits,
+            reads,
+        }
+    }
+
+    fn words(self, scale: &Scale) -> anyhow::Result<String> {
+        let size = |word: &str| usize::from(word == "MANY");
+        let words: Vec<&str> = self.work.split(' ').collect();
+        let workers = match words[..] {
+            ["pairs", workers, depth, names] => {
+                let (workers, depth) = (workers.parse::<u64>()?, depth.parse::<u64>()?);
+                let pipeline = (depth / 2).max(1);
+                let each = scale.pairs[usize::from(pipeline > 1)].div_ceil(workers);
+                return Ok(format!(
+                    "stream -w {workers} --pipeline {pipeline} --names {names} -n {each}"
+                ));
+            }
+            ["hold", keys] => {
+                let keys = scale.locks[size(keys)];
+                return Ok(format!("hold -w 1 --keys {keys} --pipeline 100"));
+            }
+            ["waiters", many] => scale.waiters[size(many)] + 1,
+            ["hand-off", workers] => workers.parse()?,
+            _ => bail!("no work `{}`", self.work),
         };
-        let target = match (self.asked, &started) {
-            (Asked::Lockd(_), Some((server, _))) => format!("lockd://{}", server.address),
-            (Asked::Redis(recipe), Some((server, _))) => format!("{recipe}://{}", server.address),
-            _ => "echo".to_owned(),
+        let seconds = scale.seconds;
+        Ok(format!(
+            "contend -w {workers} --hold 0 --idle 0 --warmup 50ms -t {seconds}"
+        ))
+    }
+
+    pub(super) fn run(self, ground: &Ground) -> anyhow::Result<Figures> {
+        let server = (self.server != "echo").then(|| servers::start(self.server, ground));
+        let started = server.transpose()?;
+        let target = match &started {
+            Some((server, _)) if self.server.starts_with("redis") => {
+                format!("{}://{}", self.server, server.address)
+            }
+            Some((server, _)) => format!("lockd://{}", server.address),
+            None => "echo".to_owned(),
         };
+        let waiters = if self.waits { ground.scale.beside } else { 0 };
         let waiting = started
             .iter()
-            .map(|(server, _)| beside::wait(server.address, self.waiters));
+            .map(|(server, _)| beside::wait(server.address, waiters));
         let _waiting: Vec<_> = waiting.collect::<anyhow::Result<_>>()?;
-        let scraped = started.iter().filter(|_| self.scrape);
-        let _readers: Vec<_> = scraped
+        let read = started.iter().filter(|_| self.reads);
+        let _readers: Vec<_> = read
             .map(|(_, metrics)| beside::Reader::start(*metrics))
             .collect();
-        let words = self.work.words(&ground.scale);
+        let words = self.words(&ground.scale)?;
         let mut words = format!("{words} {target} --as tasks --generator-threads 1");
         if started.is_none() {
             words += &format!(" --server-place cpus:{}", ground.server_cpu);

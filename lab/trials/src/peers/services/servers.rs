@@ -4,45 +4,33 @@ use super::Ground;
 use jostle_testbed::ports::free_port;
 use jostle_testbed::servers::{Placed, Running, Server, launch};
 
-/// Which server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// As it comes, tokens on disk included, with room for all waiters.
-    Jostled,
-    /// The same with users, who may use some names and have quotas, and a log of every
-    /// connection.
-    Governed,
-    /// As it comes, but writing nothing to disk.
-    Redis,
-    /// A server that hands one lock on (`jostle-lab relay`).
-    Relays,
-}
-
 /// Who may take jostle's locks, and how many.
 const USERS: &str = "user default on nopass ~jostle* +@lock max-locks=100000 max-waiters=100000 \
      max-connections=10000\n";
 
 /// Starts one, which ends when it is dropped; a jostled has its metrics at this port.
-pub(super) fn start(kind: Kind, ground: &Ground) -> anyhow::Result<(Running, u16)> {
+pub(super) fn start(server: &str, ground: &Ground) -> anyhow::Result<(Running, u16)> {
     let placed = Placed {
         cpu: Some(ground.server_cpu),
         group: None,
     };
     let metrics = free_port()?;
-    let running = match kind {
-        Kind::Redis => Server::Redis.start_at(&ground.jostle, placed),
-        Kind::Relays => launch(Server::Other, placed, |address, _| {
+    let running = match server {
+        // Writing nothing to disk.
+        "redis" | "redisson" => Server::Redis.start_at(&ground.jostle, placed),
+        "relays" => launch(Server::Other, placed, |address, _| {
             let lab = ground.lab.display();
             Ok(words(&format!("{lab} relay {}", address.port())))
         }),
-        Kind::Jostled | Kind::Governed => launch(Server::Other, placed, |address, place| {
+        // As it comes, tokens on disk included, with room for all waiters.
+        _ => launch(Server::Other, placed, |address, place| {
             let (jostled, data) = (ground.jostled.display(), place.display());
             let mut line = format!(
                 "env --unset=JOSTLED_PASSWORD {jostled} --data {data} --listen {address} \
                  --metrics 127.0.0.1:{metrics} --max-connections 15000 \
                  --max-waiters-per-lock 15000"
             );
-            if kind == Kind::Governed {
+            if server == "governed" {
                 std::fs::write(place.join("users"), USERS)?;
                 line += &format!(" --log-level debug --users-file {data}/users");
             }

@@ -8,18 +8,16 @@
 
 mod lines;
 
+use super::bench::Bench;
 use super::quiet::{Beside, Sampler};
 use super::store::{Store, slim};
-use super::{Required, Row, Series};
-use crate::program;
-use anyhow::Context;
+use super::{Required, Row, Series, machine};
 use jostle_model::record::{Experiment, Reason, Run, Status};
 use jostle_stats::summary::{PointSummary, summarize};
-use jostle_testbed::servers::{Running, Server};
+use jostle_testbed::servers::Placed;
 use lines::{Line, lines};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Shares of the points beside which nothing ran: flagged at most, and VALID at least.
@@ -86,13 +84,18 @@ fn collect(
         return Ok(());
     }
     let sampler = Sampler::start()?;
-    let bench = Bench::set_up(series.jostle()?, &missing)?;
+    // What `call` starts, beside the servers.
+    let packages = ["redis-tools", "curl", "ldap-utils"];
+    let mut bench = Bench::set_up(&series.jostle()?, &packages, None)?;
+    for server in missing.iter().filter_map(|line| line.server) {
+        bench.serve(server, false)?;
+    }
     for (nth, line) in missing.iter().enumerate() {
         if Instant::now() >= until {
             break;
         }
         eprintln!("{} of {}: {}", nth + 1, missing.len(), line.name);
-        let (measured, beside) = sampler.beside(|| bench.run(line))?;
+        let (measured, beside) = sampler.beside(|| run(&bench, line))?;
         let (experiment, points) = match measured {
             Ok(measured) => measured,
             // The others are worth having, and the next call tries this one again.
@@ -112,45 +115,11 @@ fn collect(
     Ok(())
 }
 
-/// jostle and the servers.
-struct Bench {
-    jostle: PathBuf,
-    servers: Vec<Running>,
-    directory: tempfile::TempDir,
-}
-
-impl Bench {
-    /// With the servers that these lines want.
-    fn set_up(jostle: PathBuf, lines: &[&Line]) -> anyhow::Result<Bench> {
-        let mut wanted: Vec<Server> = Vec::new();
-        for server in lines.iter().filter_map(|line| line.server) {
-            if !wanted.contains(&server) {
-                wanted.push(server);
-            }
-        }
-        // What `call` starts, beside the servers.
-        let mut packages = vec!["redis-tools", "curl", "ldap-utils"];
-        packages.extend(wanted.iter().flat_map(|server| server.packages()));
-        jostle_testbed::packages::ensure(&packages)?;
-        let servers = wanted.into_iter().map(|server| server.start(&jostle, None));
-        Ok(Bench {
-            servers: servers.collect::<anyhow::Result<_>>()?,
-            jostle,
-            directory: tempfile::tempdir()?,
-        })
-    }
-
-    fn run(&self, line: &Line) -> anyhow::Result<(Experiment, Vec<Run>)> {
-        let of_line = |running: &&Running| Some(running.server) == line.server;
-        let server = self.servers.iter().find(of_line);
-        let mut run = program::call(&self.jostle);
-        run.args(line.words(server));
-        let part = self.directory.path().join("part.jsonl");
-        let set = program::run(&mut run, &part)?.pop();
-        let mut set = set.context("jostle wrote nothing")?;
-        set.runs.iter_mut().for_each(slim);
-        Ok((set.experiment, set.runs))
-    }
+fn run(bench: &Bench, line: &Line) -> anyhow::Result<(Experiment, Vec<Run>)> {
+    let server = line.server.map(|server| bench.server(server)).transpose()?;
+    let mut set = bench.measure(Placed::default(), &line.words(server))?;
+    set.runs.iter_mut().for_each(slim);
+    Ok((set.experiment, set.runs))
 }
 
 /// A point with its verdict.
@@ -229,11 +198,9 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
 
 fn describe(setting: &str, points: &[&Judged<'_>]) {
     let Some(first) = points.first() else { return };
-    let environment = &first.measured.experiment.environment;
     let count = |is| points.iter().filter(|point| point.is(is)).count();
     println!(
-        "{setting}: {} points of {} runs, {} VALID, {} SUSPECT, {} INVALID; {}, {}, {} cores, \
-         jostle {}",
+        "{setting}: {} points of {} runs, {} VALID, {} SUSPECT, {} INVALID; {}",
         points.len(),
         points
             .iter()
@@ -242,10 +209,7 @@ fn describe(setting: &str, points: &[&Judged<'_>]) {
         count(Status::Valid),
         count(Status::Suspect),
         count(Status::Invalid),
-        environment.cpu_model,
-        environment.kernel,
-        environment.cores,
-        environment.jostle
+        machine(&first.measured.experiment.environment)
     );
     for (check, [suspect, invalid]) in by_check(points) {
         println!("  {check:<16}  SUSPECT {suspect:>3}  INVALID {invalid:>3}");

@@ -14,7 +14,7 @@ use super::truth::is_spoilt;
 use crate::validate::store::Store;
 use crate::validate::{Required, Row, Series};
 use anyhow::{Context, ensure};
-use bench::{Bench, busy_loop, enter_namespace};
+use bench::{busy_loop, enter_namespace};
 use jostle_model::judged::{Limit, Watched};
 use jostle_stats::judge::find;
 use serde::{Deserialize, Serialize};
@@ -64,14 +64,14 @@ pub(in crate::validate) fn rows(series: &Series, how: How) -> anyhow::Result<Vec
         if !how.apart {
             enter_namespace()?;
         }
-        let bench = Bench::set_up(&series.jostle()?)?;
+        let bench = bench::set_up(&series.jostle()?)?;
         let _hog = if beside { Some(busy_loop(None)?) } else { None };
         for case in missing {
             if Instant::now() >= until {
                 break;
             }
             let run = || {
-                let watched = bench.run(case);
+                let watched = bench::run(&bench, case);
                 watched.with_context(|| format!("case {}", case.number))
             };
             let mut watched = run()?;

@@ -6,11 +6,10 @@
 //! the path is. Any other limit is wrong. Runs that another program disturbed are made again, or
 //! left out.
 
-use super::bench::{Bench, Ran, Usual};
-use super::generators::Generator;
-use super::plants::{Plant, Planted};
 use super::truth::is_spoilt;
-use super::{RUN_S, Run, amount, generators, line, pilot};
+use super::{RUN_S, Run, amount, generators, pilot, run, set_up};
+use crate::validate::chain::Link;
+use crate::validate::plants::{Plant, Planted};
 use crate::validate::sides::Side;
 use crate::validate::{Required, Row, Series};
 use jostle_model::judged::Limit;
@@ -43,9 +42,9 @@ pub(in crate::validate) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
     let mut missing = generators(series)?;
     missing.retain(|generator| {
         let mut known = store.lines.iter();
-        known.all(|run| run.generator != generator.name())
+        known.all(|run| run.link.kind != generator.name)
     });
-    let bench = Bench::set_up(&series.jostle()?, &missing)?;
+    let bench = set_up(series, &missing)?;
     for generator in missing {
         let per_s = pilot(&bench, generator, RUN_S)?;
         let quotas = SIDES.map(|(side, _)| Some(side)).repeat(QUOTAS);
@@ -54,49 +53,39 @@ pub(in crate::validate) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
             if Instant::now() >= until {
                 return Ok(report(&store.lines));
             }
-            let planted = side.map(|side| Planted {
-                side,
-                plant: Plant::Quota,
-                dose: TAKEN,
-            });
-            let ran = run(&bench, generator, planted, per_s)?;
-            store.add(line(1, at, generator, planted, ran))?;
+            let link = Link {
+                session: 1,
+                at,
+                kind: generator.name.to_owned(),
+                planted: side.map(|side| Planted {
+                    side,
+                    plant: Plant::Quota,
+                    dose: TAKEN,
+                }),
+            };
+            let amount = amount(per_s * link.planted.map_or(1.0, Planted::left), RUN_S);
+            // The quota is a share of a CPU, whatever the side used before.
+            let run = || run(&bench, generator, amount, link.clone(), [1.0; 2]);
+            let mut ran = run()?;
+            for _ in 1..TRIES {
+                if side.is_none() && is_spoilt(&ran.watched, None) {
+                    ran = run()?;
+                }
+            }
+            store.add(ran)?;
         }
     }
     Ok(report(&store.lines))
 }
 
-fn run(
-    bench: &Bench,
-    generator: Generator,
-    planted: Option<Planted>,
-    per_s: f64,
-) -> anyhow::Result<Ran> {
-    // The quota is a share of a CPU, whatever the side used before.
-    let usual = Usual {
-        per_s,
-        generator: 1.0,
-        server: 1.0,
-    };
-    let amount = amount(per_s * planted.map_or(1.0, Planted::left), RUN_S);
-    let run = || bench.run(generator, amount, planted.map(|planted| (planted, usual)));
-    let mut ran = run()?;
-    for _ in 1..TRIES {
-        if planted.is_none() && is_spoilt(&ran.watched, None) {
-            ran = run()?;
-        }
-    }
-    Ok(ran)
-}
-
 fn report(runs: &[Run]) -> Vec<Row> {
-    let groups = runs.chunk_by(|one, other| one.generator == other.generator);
+    let groups = runs.chunk_by(|one, other| one.link.kind == other.link.kind);
     groups.map(row).collect()
 }
 
 /// The row of one generator.
 fn row(runs: &[Run]) -> Row {
-    let alone = || runs.iter().filter(|run| run.planted.is_none());
+    let alone = || runs.iter().filter(|run| run.link.planted.is_none());
     let idle: Vec<&Run> = alone()
         .filter(|run| !is_spoilt(&run.watched, None))
         .collect();
@@ -106,7 +95,7 @@ fn row(runs: &[Run]) -> Row {
     };
     let usual = rate(&mut idle.iter().copied());
     let is_limit = |side: Side| {
-        let is_held = |run: &&Run| run.planted.is_some_and(|planted| planted.side == side);
+        let is_held = |run: &&Run| run.link.planted.is_some_and(|planted| planted.side == side);
         rate(&mut runs.iter().filter(is_held)) <= (1.0 - LOSES) * usual
     };
     let found = SIDES.into_iter().filter(|(side, _)| is_limit(*side));
@@ -118,7 +107,7 @@ fn row(runs: &[Run]) -> Row {
     let undecided = limits().filter(|limit| *limit == Limit::Undecided).count();
     let names: Vec<&str> = truth.iter().map(|limit| limit.name()).collect();
     Row::of(
-        format!("{}: wrong limit", runs[0].generator),
+        format!("{}: wrong limit", runs[0].link.kind),
         limits(),
         |limit| *limit != Limit::Undecided && !truth.contains(limit),
         Required::AtMostOf {
@@ -144,7 +133,7 @@ mod tests {
         let alone = busy.map(|[generator, server]| run(0, 100.0, generator, server));
         let held = SIDES.iter().zip(rates).map(|((side, _), per_s)| {
             let mut held = run(1, per_s, 0.5, 0.5);
-            held.planted.as_mut().unwrap().side = *side;
+            held.link.planted.as_mut().unwrap().side = *side;
             held
         });
         alone.into_iter().chain(held).collect()

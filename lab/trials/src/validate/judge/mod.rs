@@ -1,27 +1,27 @@
 //! `jostle judge` over load generators that are held back, or whose servers are: is a
 //! saturated generator ever called clean, or a clean one saturated?
 //!
-//! A session is of one generator. [`truth`] has the definitions, [`mod@generators`] what is run,
-//! [`plants`] what is planted. [`cases`]
-//! are generators and servers whose limits are known beforehand, [`idle`] repeats these generators
-//! where nothing is planted.
+//! A session is of one generator. [`truth`] has the definitions, [`mod@generators`] what is run.
+//! [`cases`] are generators and servers whose limits are known beforehand, [`idle`] repeats these
+//! generators where nothing is planted.
 
-mod bench;
 pub(super) mod cases;
 mod generators;
 pub(super) mod idle;
-mod plants;
 mod truth;
 
-use super::chain;
-use super::store::Store;
-use super::{Required, Row, Series};
-use bench::{Bench, Ran, Usual};
+use super::bench::{Bench, printed};
+use super::chain::{self, Link, Linked};
+use super::plants::{Plant, Planted};
+use super::sides::{Side, Sides};
+use super::{Required, Row, Series, grid, machine};
+use crate::disturbance::Disturbance;
+use anyhow::Context;
 use generators::{Amount, Generator};
 use jostle_model::judged::{Limit, Watched};
-use plants::Planted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Instant;
 use truth::{Trial, Truth, trials};
 
@@ -34,17 +34,21 @@ const LEAST: f64 = 0.4;
 /// Requests by which a generator's rate is found, before its first run.
 const PILOT: u64 = 10_000;
 
+/// The time that a run takes, left alone.
+const RUN_S: u64 = 2;
+
+/// No run takes longer, unless it stands still.
+const LONGEST_S: u32 = 120;
+
+const SIDES: [Side; 2] = [Side::Generator, Side::Server];
+const PLANTS: [Plant; 3] = [Plant::Quota, Plant::Hog, Plant::Pause];
+const DOSES: [u32; 6] = [10, 20, 30, 40, 60, 80];
+
 /// A line of the file: one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// Runs of one session are of one generator, and stand one after the other.
-    pub session: u64,
-    /// Its place in it; those with even numbers are left alone.
-    pub at: u32,
-    pub generator: String,
-    /// None: left alone.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub planted: Option<Planted>,
+    #[serde(flatten)]
+    pub link: Link,
     /// The process of a planted hog.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hog: Option<u32>,
@@ -55,27 +59,74 @@ pub(super) struct Run {
     pub watched: Watched,
 }
 
+impl Linked for Run {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+}
+
+/// How fast a generator is, and what both sides use, left alone.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    per_s: f64,
+    /// CPUs' worth of time of each side.
+    used: [f64; 2],
+}
+
 /// The generators that are asked for.
 fn generators(series: &Series) -> anyhow::Result<Vec<Generator>> {
-    let all = Generator::ALL.into_iter();
-    let generators: Vec<Generator> = all.filter(|each| series.has(each.name())).collect();
+    let generators: Vec<Generator> = generators::all()
+        .filter(|each| series.has(each.name))
+        .collect();
     anyhow::ensure!(!generators.is_empty(), "no generator has that in its name");
     Ok(generators)
 }
 
-/// The time that a run takes, left alone.
-const RUN_S: u64 = 2;
+/// With a server for each of these generators, which has what it needs.
+fn set_up(series: &Series, generators: &[Generator]) -> anyhow::Result<Bench> {
+    let packages: Vec<&str> = generators.iter().map(|each| each.package).collect();
+    let mut bench = Bench::set_up(&series.jostle()?, &packages, Some(Sides::make()?))?;
+    for generator in generators {
+        let address = bench.serve(generator.server()?, true)?.address;
+        generator.prepare(address)?;
+    }
+    Ok(bench)
+}
 
 /// Collects what is missing, as far as time allows, and judges all there is.
 pub(super) fn rows(series: &Series, short: bool) -> anyhow::Result<Vec<Row>> {
-    let (mut store, until) = series.collect.begin()?;
+    let (mut store, until) = series.collect.begin::<Run>()?;
     if !is_enough(&store.lines) && Instant::now() < until {
         let generators = generators(series)?;
-        let bench = Bench::set_up(&series.jostle()?, &generators)?;
+        let bench = set_up(series, &generators)?;
+        let plants = || Planted::all(&SIDES, &PLANTS, &DOSES);
+        let kinds: Vec<_> = generators
+            .iter()
+            .map(|each| (each.name, plants()))
+            .collect();
         let run_s = if short { RUN_S / 2 } else { RUN_S };
-        while !is_enough(&store.lines) && Instant::now() < until {
-            session(&bench, &generators, &mut store, until, run_s)?;
-        }
+        let mut per_s = 0.0;
+        chain::collect(
+            &mut store,
+            until,
+            is_enough,
+            &kinds,
+            |link, usual: Option<Usual>| {
+                let mut named = generators.iter().filter(|each| each.name == link.kind);
+                let generator = *named.next().context("a generator of the list")?;
+                if link.at == 0 {
+                    per_s = pilot(&bench, generator, run_s)?;
+                }
+                per_s = usual.map_or(per_s, |usual| usual.per_s);
+                let left = link
+                    .planted
+                    .map_or(1.0, |planted| planted.left().max(LEAST));
+                let used = usual.map_or([0.0; 2], |usual| usual.used);
+                let run = run(&bench, generator, amount(per_s * left, run_s), link, used)?;
+                let usual = usual_of(&run);
+                Ok((run, usual))
+            },
+        )?;
     }
     Ok(report(&store.lines))
 }
@@ -90,56 +141,56 @@ fn is_enough(runs: &[Run]) -> bool {
         && Required::FEW.is_enough(count(Truth::Clean))
 }
 
-/// Makes a session of the generator and with the plants that have the fewest runs so far.
-fn session(
-    bench: &Bench,
-    generators: &[Generator],
-    store: &mut Store<Run>,
-    until: Instant,
-    run_s: u64,
-) -> anyhow::Result<()> {
-    let session = chain::next_session(&store.lines, |run| run.session);
-    let mut counts: BTreeMap<(&str, Planted), usize> = BTreeMap::new();
-    for run in &store.lines {
-        if let Some(planted) = run.planted {
-            *counts.entry((&run.generator, planted)).or_default() += 1;
-        }
-    }
-    let chosen = chain::rarest(
-        session,
-        generators.to_vec(),
-        |_| Planted::all().collect(),
-        |generator, planted| {
-            let key = (generator.name(), planted);
-            counts.get(&key).copied().unwrap_or(0)
-        },
-    );
-    let Some((generator, plants)) = chosen else {
-        return Ok(());
-    };
-    eprintln!("session {session}: {}", generator.name());
-    let mut per_s = pilot(bench, generator, run_s)?;
-    chain::session(
-        &plants,
-        Some(until),
-        |at, planted: Option<(Planted, Usual)>| {
-            per_s = planted.map_or(per_s, |(_, usual)| usual.per_s);
-            let left = planted.map_or(1.0, |(planted, _)| planted.left().max(LEAST));
-            let ran = bench.run(generator, amount(per_s * left, run_s), planted)?;
-            let usual = usual(&ran);
-            let planted = planted.map(|(planted, _)| planted);
-            store.add(line(session, at, generator, planted, ran))?;
-            Ok(usual)
-        },
-    )
+/// The generator's command in its place.
+fn line(bench: &Bench, generator: Generator, amount: Amount) -> anyhow::Result<Vec<String>> {
+    let address = bench.server(generator.server()?)?.address;
+    let begin = bench.placed(Side::Generator).words();
+    Ok([begin, generator.command(address, amount)?].concat())
 }
 
-/// A generator's rate, by a run that is thrown away.
+/// One run, watched by jostle, with something planted or left alone; `used` are the CPUs' worth
+/// of time that both sides use, left alone.
+fn run(
+    bench: &Bench,
+    generator: Generator,
+    amount: Amount,
+    link: Link,
+    used: [f64; 2],
+) -> anyhow::Result<Run> {
+    let sides = bench.sides()?;
+    sides.lift()?;
+    let before = sides.stopped();
+    let beside = match link.planted {
+        Some(planted) => bench.plant(planted, used[planted.side as usize])?,
+        None => None,
+    };
+    // 3: the generator was the limit.
+    let command = line(bench, generator, amount)?;
+    let (printed, watched) = bench.judge(&command, LONGEST_S, &[0, 3])?;
+    let is_hog = link
+        .planted
+        .is_some_and(|planted| planted.plant == Plant::Hog);
+    let hog = beside.as_ref().filter(|_| is_hog).map(Disturbance::pid);
+    beside.map_or(Ok(()), Disturbance::end)?;
+    Ok(Run {
+        link,
+        hog,
+        stopped: sides.stopped() - before,
+        per_s: generator.figure(&printed, amount)?,
+        watched,
+    })
+}
+
+/// A generator's rate, by runs without jostle that are thrown away.
 fn pilot(bench: &Bench, generator: Generator, run_s: u64) -> anyhow::Result<f64> {
     let mut per_s = PILOT as f64;
     // The first one is too short to tell more than the order.
     for _ in 0..if generator.is_counted() { 2 } else { 0 } {
-        per_s = bench.bare(generator, amount(per_s, run_s))?;
+        let amount = amount(per_s, run_s);
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        command.args(line(bench, generator, amount)?);
+        per_s = generator.figure(&printed(&mut command, &[0])?, amount)?;
     }
     Ok(per_s)
 }
@@ -151,35 +202,22 @@ fn amount(per_s: f64, run_s: u64) -> Amount {
     }
 }
 
-fn line(session: u64, at: u32, generator: Generator, planted: Option<Planted>, ran: Ran) -> Run {
-    Run {
-        session,
-        at,
-        generator: generator.name().to_owned(),
-        planted,
-        hog: ran.hog,
-        stopped: ran.stopped,
-        per_s: ran.per_s,
-        watched: ran.watched,
-    }
-}
-
 /// What both sides used while there was traffic.
-fn usual(ran: &Ran) -> Usual {
-    let watched = &ran.watched;
+fn usual_of(run: &Run) -> Usual {
+    let watched = &run.watched;
     let [from_s, to_s] = [watched.finding.from_s, watched.finding.to_s];
     let within = |column: &[f64]| -> f64 {
         let each = column.iter().zip(&watched.end_s);
         let within = each.filter(|(_, end_s)| **end_s > from_s + 0.05 && **end_s < to_s + 0.05);
         within.map(|(used_s, _)| used_s).sum::<f64>() / (to_s - from_s).max(0.1)
     };
+    let server = watched.server.as_ref();
     Usual {
-        per_s: ran.per_s,
-        generator: within(&watched.generator.cpu_s),
-        server: watched
-            .server
-            .as_ref()
-            .map_or(0.0, |side| within(&side.cpu_s)),
+        per_s: run.per_s,
+        used: [
+            within(&watched.generator.cpu_s),
+            server.map_or(0.0, |side| within(&side.cpu_s)),
+        ],
     }
 }
 
@@ -214,19 +252,23 @@ fn describe(runs: &[Run], trials: &[Trial<'_>]) {
     let Some(last) = runs.last() else {
         return;
     };
-    let environment = &last.watched.environment;
     println!(
-        "{} sessions, {} runs, {} trials, of which the machine spoilt {}; {}, {}, {} cores, \
-         jostle {}\n",
-        last.session,
+        "{} sessions, {} runs, {} trials, of which the machine spoilt {}; {}\n",
+        last.link.session,
         runs.len(),
         trials.len(),
         trials.iter().filter(|trial| trial.spoilt).count(),
-        environment.cpu_model,
-        environment.kernel,
-        environment.cores,
-        environment.jostle
+        machine(&last.watched.environment)
     );
+}
+
+/// A plant, as tables print it.
+fn name(plant: Plant) -> &'static str {
+    match plant {
+        Plant::Hog => "hog",
+        Plant::Pause => "pauses",
+        _ => "quota",
+    }
 }
 
 /// By generator and what was planted.
@@ -238,46 +280,29 @@ fn table(trials: &[Trial<'_>]) {
         Limit::Path,
         Limit::Undecided,
     ];
-    println!(
-        "{:<16} {:<9} {:<7} {:>4}  {:>6}  {:>5}  {:>9} {:>6} {:>7} {:>4} {:>9}  {:>5}",
-        "",
-        "held back",
-        "by",
-        "dose",
-        "trials",
-        "moved",
-        "generator",
-        "server",
-        "machine",
-        "path",
-        "undecided",
-        "wrong"
-    );
     let mut cells: BTreeMap<(&str, Planted), Vec<&Trial<'_>>> = BTreeMap::new();
     for trial in trials {
-        let cell = (&*trial.run.generator, trial.planted);
+        let cell = (&*trial.run.link.kind, trial.planted);
         cells.entry(cell).or_default().push(trial);
     }
-    for ((generator, planted), trials) in cells {
-        let moved: Vec<&&Trial<'_>> = trials
-            .iter()
-            .filter(|trial| trial.truth != Truth::Unmoved)
-            .collect();
-        let [by_generator, by_server, by_machine, by_path, undecided] = LIMITS.map(|limit| {
-            let of_it = moved.iter().filter(|trial| trial.finding.limit == limit);
-            of_it.count()
-        });
-        println!(
-            "{generator:<16} {:<9} {:<7} {:>2} %  {:>6}  {:>5}  {by_generator:>9} {by_server:>6} \
-             {by_machine:>7} {by_path:>4} {undecided:>9}  {:>5}",
-            planted.side.name(),
-            planted.plant.name(),
-            planted.dose,
-            trials.len(),
-            moved.len(),
-            moved.iter().filter(|trial| trial.is_wrong()).count()
-        );
-    }
+    let rows = cells.into_iter().map(|((generator, planted), trials)| {
+        let moved = || trials.iter().filter(|trial| trial.truth != Truth::Unmoved);
+        let count = |limit| moved().filter(|trial| trial.finding.limit == limit).count();
+        let wrong = moved().filter(|trial| trial.is_wrong()).count();
+        let counts = [
+            &[trials.len(), moved().count()][..],
+            &LIMITS.map(count),
+            &[wrong],
+        ]
+        .concat();
+        let (side, plant) = (planted.side.name(), name(planted.plant));
+        let first = [generator, side, plant, &format!("{} %", planted.dose)].map(str::to_owned);
+        let counts = counts.iter().map(usize::to_string);
+        first.into_iter().chain(counts).collect()
+    });
+    let headings = "|held back|by|dose|trials|moved|generator|server|machine|path|undecided|wrong";
+    let widths = [-16, -9, -7, 4, 7, 6, 10, 6, 7, 4, 9, 6];
+    grid(" ", &widths, headings, rows);
     println!(
         "\nmoved: the generator's own figure fell by a tenth; of these, what jostle judge called \
          the limit\n"
@@ -296,10 +321,10 @@ fn list(trials: &[Trial<'_>]) {
         println!(
             "{what}{}: session {}, {}, {} by {} of {} %: rate x {:.2}; {}: {}",
             if trial.spoilt { " (spoilt)" } else { "" },
-            trial.run.session,
-            trial.run.generator,
+            trial.run.link.session,
+            trial.run.link.kind,
             trial.planted.side.name(),
-            trial.planted.plant.name(),
+            name(trial.planted.plant),
             trial.planted.dose,
             trial.to,
             trial.finding.limit.name(),

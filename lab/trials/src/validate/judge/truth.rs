@@ -14,8 +14,8 @@
 //!   counted apart.
 
 use super::Run;
-use super::plants::{Plant, Planted};
 use crate::validate::chain::{self, Moved};
+use crate::validate::plants::{Plant, Planted};
 use crate::validate::sides::Side;
 use jostle_model::judged::{Finding, Limit, Watched};
 use jostle_stats::judge::find;
@@ -62,19 +62,16 @@ impl Trial<'_> {
 
 /// All trials of runs that are given in the order in which they were made.
 pub(super) fn trials(runs: &[Run]) -> Vec<Trial<'_>> {
-    let all = chain::trials(runs, |run| (run.session, run.at, run.planted.is_some()));
-    all.filter_map(|(run, controls)| trial(run, controls))
+    // A side that got slower by itself uses less than its quota.
+    chain::trials(runs)
+        .filter(|(run, planted, _)| planted.plant != Plant::Quota || run.stopped > 0)
+        .map(trial)
         .collect()
 }
 
-fn trial<'a>(run: &'a Run, controls: [&Run; 2]) -> Option<Trial<'a>> {
-    let planted = run.planted?;
-    // A side that got slower by itself uses less than its quota.
-    if planted.plant == Plant::Quota && run.stopped == 0 {
-        return None;
-    }
+fn trial<'a>((run, planted, controls): (&'a Run, Planted, [&'a Run; 2])) -> Trial<'a> {
     let (moved, to) = chain::moved(run.per_s, controls.map(|control| control.per_s));
-    Some(Trial {
+    Trial {
         run,
         planted,
         to,
@@ -87,7 +84,7 @@ fn trial<'a>(run: &'a Run, controls: [&Run; 2]) -> Option<Trial<'a>> {
         spoilt: [controls[0], run, controls[1]]
             .iter()
             .any(|run| is_spoilt(&run.watched, run.hog)),
-    })
+    }
 }
 
 /// Whether the machine itself took part.
@@ -108,6 +105,7 @@ fn others_s(watched: &Watched, hog: Option<u32>) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::validate::chain::Link;
     use crate::validate::store::Store;
     use jostle_model::judged::{Machine, Side as Watch, Thread};
     use jostle_model::record::Neighbour;
@@ -137,10 +135,12 @@ pub(super) mod tests {
             dose: 20,
         };
         Run {
-            session: 1,
-            at,
-            generator: "wrk".to_owned(),
-            planted: (at % 2 == 1).then_some(planted),
+            link: Link {
+                session: 1,
+                at,
+                kind: "wrk".to_owned(),
+                planted: (at % 2 == 1).then_some(planted),
+            },
             hog: None,
             stopped: 0,
             per_s,
@@ -177,7 +177,9 @@ pub(super) mod tests {
             let runs = Store::<Run>::read(path.as_ref()).unwrap().lines;
             let trials = trials(&runs);
             let wrong: Vec<_> = trials.iter().filter(|trial| trial.is_wrong()).collect();
-            let named = wrong.iter().map(|trial| (trial.run.session, trial.run.at));
+            let named = wrong
+                .iter()
+                .map(|trial| (trial.run.link.session, trial.run.link.at));
             assert!(wrong.is_empty(), "{file}: {:?}", named.collect::<Vec<_>>());
             let decided = |truth| {
                 let of_it = trials.iter().filter(|t| t.truth == truth && !t.spoilt);
@@ -203,7 +205,7 @@ pub(super) mod tests {
             let runs = three(per_s, 0.5, 0.5);
             assert_eq!(trials(&runs)[0].truth, truth, "{per_s:?}");
             let mut runs = runs;
-            if let Some(planted) = &mut runs[1].planted {
+            if let Some(planted) = &mut runs[1].link.planted {
                 planted.side = Side::Server;
             }
             let clean = match truth {
@@ -225,7 +227,7 @@ pub(super) mod tests {
         ] {
             let mut runs = three(moved, generator, server);
             for (side, wrong) in [Side::Generator, Side::Server].into_iter().zip(wrong) {
-                if let Some(planted) = &mut runs[1].planted {
+                if let Some(planted) = &mut runs[1].link.planted {
                     planted.side = side;
                 }
                 let found = &trials(&runs)[0];
@@ -238,10 +240,10 @@ pub(super) mod tests {
     #[test]
     fn a_run_without_its_controls_or_without_its_quota_is_no_trial() {
         let mut elsewhere = three([100.0, 50.0, 100.0], 0.5, 0.5);
-        elsewhere[2].session = 2;
+        elsewhere[2].link.session = 2;
         assert!(trials(&elsewhere).is_empty());
         let mut quota = three([100.0, 50.0, 100.0], 0.5, 0.5);
-        if let Some(planted) = &mut quota[1].planted {
+        if let Some(planted) = &mut quota[1].link.planted {
             planted.plant = Plant::Quota;
         }
         assert!(trials(&quota).is_empty());

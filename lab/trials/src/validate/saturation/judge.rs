@@ -12,11 +12,13 @@
 //!   2 %; of those left alone also where other programs used 3 % of the machine, or
 //!   a canary shares the lag.
 
-use super::bench::value;
-use super::kinds::{Figure, Kind, Plant, Planted};
-use super::store::Run;
-use crate::validate::chain::{self, Moved};
-use jostle_model::record::{self, Claim, Environment, LimitedBy, Reason, Status, Verdict};
+use super::Run;
+use super::kinds::{Figure, Kind};
+use crate::validate::chain::{self, Link, Linked, Moved};
+use crate::validate::plants::{Plant, Planted};
+use jostle_model::record::{
+    self, Calibration, Claim, Environment, Experiment, LimitedBy, Reason, SCHEMA, Status, Verdict,
+};
 use jostle_stats::checks::{Evidence, verdict};
 
 /// Share of the CPU time that was wanted.
@@ -40,7 +42,7 @@ const OF_GENERATORS: [&str; 5] = ["generator", "lag", "concurrency", "throttled"
 /// A run with its verdict.
 pub(super) struct Judged<'a> {
     pub run: &'a Run,
-    pub kind: &'static Kind,
+    pub kind: Kind,
     pub verdict: Verdict,
 }
 
@@ -77,11 +79,20 @@ pub(super) fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
         if let Some(of_session) = &run.environment {
             environment = of_session.clone();
         }
-        let Some(kind) = Kind::of(&run.kind) else {
+        let Some(kind) = Kind::of(&run.link.kind) else {
             continue;
         };
+        // What checks want to know beside the run.
+        let experiment = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan: run.plan.clone(),
+            environment: environment.clone(),
+            calibration: Calibration::default(),
+            target_facts: Default::default(),
+            started_at: String::new(),
+        };
         let evidence = Evidence {
-            experiment: &run.experiment(&environment),
+            experiment: &experiment,
             runs: &[&run.point],
         };
         judged.push(Judged {
@@ -91,6 +102,12 @@ pub(super) fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
         });
     }
     judged
+}
+
+impl Linked for Judged<'_> {
+    fn link(&self) -> &Link {
+        &self.run.link
+    }
 }
 
 impl Judged<'_> {
@@ -105,7 +122,7 @@ impl Judged<'_> {
     pub(super) fn is_spoilt(&self) -> bool {
         let foreign = self.says(NEIGHBOURS) || self.verdict.limited_by == Some(LimitedBy::Machine);
         let point = &self.run.point;
-        is_stolen(point) || (self.run.planted.is_none() && (foreign || is_shared(point)))
+        is_stolen(point) || (self.run.link.planted.is_none() && (foreign || is_shared(point)))
     }
 
     /// What is said against it though it was left alone.
@@ -169,31 +186,25 @@ fn is_shared(point: &record::Run) -> bool {
 
 /// All that came to a result.
 pub(super) fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
-    let all = chain::trials(judged, |Judged { run, .. }| {
-        (run.session, run.at, run.planted.is_some())
-    });
-    all.filter_map(|(run, beside)| trial(run, beside)).collect()
+    let all = chain::trials(judged);
+    all.filter_map(|(run, planted, beside)| trial(run, planted, beside))
+        .collect()
 }
 
-fn trial<'a>(run: &'a Judged<'a>, beside: [&Judged<'_>; 2]) -> Option<Trial<'a>> {
-    let planted = run.run.planted?;
+fn trial<'a>(run: &'a Judged<'a>, planted: Planted, beside: [&Judged<'_>; 2]) -> Option<Trial<'a>> {
     // A machine that got slower by itself uses less than the quota.
     let is_nothing = planted.plant == Plant::Throttle && run.run.stopped == Some(0);
     if is_nothing || run.is_spoilt() || beside.iter().any(|other| other.is_spoilt()) {
         return None;
     }
-    let headline = run.kind.headline.iter();
+    let headline = run.kind.headline();
     let moved: Vec<(Figure, f64)> = headline
+        .iter()
         .filter_map(|figure| Some((*figure, moved(*figure, run, beside)?)))
         .collect();
     // Each figure that moved needs somebody who says so.
     let against: Vec<Vec<String>> = match moved.is_empty() {
-        true => run
-            .kind
-            .headline
-            .iter()
-            .map(|figure| run.against(*figure))
-            .collect(),
+        true => headline.iter().map(|figure| run.against(*figure)).collect(),
         false => moved
             .iter()
             .map(|(figure, _)| run.against(*figure))
@@ -223,22 +234,39 @@ fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f
     (moved != Moved::Not).then_some(to)
 }
 
+/// The headline's value in a run; None where the run is too short for it.
+fn value(figure: Figure, run: &record::Run) -> Option<f64> {
+    match (figure, &run.spread) {
+        (Figure::Throughput, _) => Some(run.throughput_per_s),
+        (Figure::P99, None) => jostle_stats::open_loop::response(&[run], "p99").map(|p99| p99.ns),
+        (Figure::P99, Some(spread)) => {
+            let waits = spread.response_ns.as_ref()?;
+            let known = waits.kaplan_meier.get("p99").or(waits.at_least.get("p99"));
+            known.map(|ns| *ns as f64)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validate::sides::Side;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Accounts, Circumstances, Cpu, Machine, Server, ThreadLoad, Window};
 
     fn run(at: u32, rate: f64, busy_share: f64) -> Run {
         let planted = Planted {
+            side: Side::Generator,
             plant: Plant::Starve,
             dose: 20,
         };
         Run {
-            session: 1,
-            at,
-            kind: "stream, tasks".to_owned(),
-            planted: (at % 2 == 1).then_some(planted),
+            link: Link {
+                session: 1,
+                at,
+                kind: "stream, tasks".to_owned(),
+                planted: (at % 2 == 1).then_some(planted),
+            },
             environment: None,
             stopped: None,
             plan: Plan::of(Workload::Stream),
@@ -318,16 +346,17 @@ mod tests {
         assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), shared]), None);
         let mut unplanted = run(1, 50.0, 0.5);
         let throttle = Planted {
+            side: Side::Generator,
             plant: Plant::Throttle,
             dose: 5,
         };
-        (unplanted.planted, unplanted.stopped) = (Some(throttle), Some(0));
+        (unplanted.link.planted, unplanted.stopped) = (Some(throttle), Some(0));
         assert_eq!(
             said([run(0, 100.0, 0.5), unplanted, run(2, 100.0, 0.5)]),
             None
         );
         let mut elsewhere = run(2, 100.0, 0.5);
-        elsewhere.session = 2;
+        elsewhere.link.session = 2;
         assert_eq!(
             said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), elsewhere]),
             None

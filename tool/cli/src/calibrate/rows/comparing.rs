@@ -1,32 +1,20 @@
 //! `jostle compare` finds no difference where there is none, and one of a tenth
 //! where there is one. Two sessions are made one after the other.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, of, span};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, of, span};
 use jostle_report::ResultSet;
 use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison;
 use jostle_stats::intervals::median;
 
-pub(super) static ROW: Row = Row {
-    number: 11,
-    name: "what compare says of two sessions",
-    cases: &[
-        ("delay:100us twice", |bench| trial(bench, [A, A])),
-        ("delay:100us, then delay:110us", |bench| {
-            trial(bench, [A, B])
-        }),
-    ],
-};
-
-const A: &str = "delay:100us";
-const B: &str = "delay:110us";
+pub(super) const A: &str = "delay:100us";
+pub(super) const B: &str = "delay:110us";
 
 /// As `jostle compare` has it unless told otherwise.
 const WITHIN: f64 = 0.05;
 
-fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
+pub(super) fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
     let line =
         |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 20ms --warmup 10ms --runs 20");
     let base = bench.measure(&line(targets[0]))?;
@@ -94,18 +82,14 @@ fn judge(truths: [f64; 2], told: &Answer, itself: &Answer) -> Trial {
     let is_worse = slower > 1.0 + WITHIN;
     let said = match (told.said, is_same, is_worse) {
         _ if matches!(itself.said, Compared::Worse | Compared::Better) => {
-            Agreement::Differs("a session was called different from itself".to_owned())
+            differs("a session was called different from itself")
         }
         (Compared::Same, true, _) | (Compared::Worse, _, true) => Agreement::Agrees,
-        (Compared::Undecided, ..) => {
-            Agreement::CannotTell("the machine was not steady enough to decide".to_owned())
-        }
-        (_, true, _) => Agreement::Differs("a difference was found where there is none".to_owned()),
-        (_, _, true) => {
-            Agreement::Differs("what is slower by a tenth was not called worse".to_owned())
-        }
-        _ if !slower.is_finite() => Agreement::Differs("the specimen's log is missing".to_owned()),
-        _ => Agreement::CannotTell(format!("the specimen itself was {slower:.3} times as slow")),
+        (Compared::Undecided, ..) => cannot_tell("the machine was not steady enough to decide"),
+        (_, true, _) => differs("a difference was found where there is none"),
+        (_, _, true) => differs("what is slower by a tenth was not called worse"),
+        _ if !slower.is_finite() => differs("the specimen's log is missing"),
+        _ => cannot_tell(format!("the specimen itself was {slower:.3} times as slow")),
     };
     Trial {
         truth: format!("{}, {}: {slower:.3}", span(truths[0]), span(truths[1])),

@@ -1,21 +1,9 @@
 //! The share of grants that were waited for: two workers want one of K locks at
 //! random, so that one in K attempts finds it taken.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, of, percent, reason, total};
+use crate::calibrate::trial::{Agreement, Trial, differs, noted, of, percent, reason, total};
 use jostle_model::record::Run;
-
-pub(super) static ROW: Row = Row {
-    number: 4,
-    name: "the share of grants that were waited for",
-    cases: &[
-        ("about 0 % contended", |bench| trial(bench, 10_000)),
-        ("about 10 % contended", |bench| trial(bench, 10)),
-        ("about 50 % contended", |bench| trial(bench, 2)),
-        ("100 % contended", |bench| trial(bench, 1)),
-    ],
-};
 
 /// Points.
 const WITHIN: f64 = 0.02;
@@ -23,7 +11,7 @@ const WITHIN: f64 = 0.02;
 /// The share below which the tool must report that nothing is contended.
 const NOT_CONTENDED: f64 = 0.01;
 
-fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {
+pub(super) fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {
     let set = bench.measure(&format!(
         "contend unfair:queue -w 2 --keys {keys} -b 200us -i 0 -t 0.15 --warmup 0 --runs 3"
     ))?;
@@ -44,14 +32,14 @@ fn judge(runs: &[&Run], keys: u64) -> Trial {
         .filter(|run| reason(run, "not_contended").is_some())
         .count();
     let said = if !truth.is_finite() || !found.is_finite() {
-        Agreement::Differs("the share, or the lock's log, is missing".to_owned())
+        differs("the share, or the lock's log, is missing")
     } else if (found - truth).abs() > WITHIN {
-        Agreement::Differs(format!(
+        differs(format!(
             "off by {:.1} points, more than 2",
             100.0 * (found - truth)
         ))
     } else if truth > 2.0 * NOT_CONTENDED && flagged > 0 {
-        Agreement::Differs("a contended lock was called not contended".to_owned())
+        differs("a contended lock was called not contended")
     } else {
         Agreement::Agrees
     };

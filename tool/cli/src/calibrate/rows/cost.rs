@@ -1,20 +1,13 @@
 //! What the tool itself costs: an acquisition that does nothing must read as
 //! next to nothing, and a stamp must cost what it says.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, all_of, of, span};
+use crate::calibrate::trial::{Agreement, Trial, all_of, cannot_tell, of, span};
 use jostle_model::record::Calibration;
 use jostle_stats::intervals::median;
 use jostle_sys::clock::Clock;
 use std::hint::black_box;
 use std::time::Instant;
-
-pub(super) static ROW: Row = Row {
-    number: 1,
-    name: "the tool's own cost",
-    cases: &[("null", trial)],
-};
 
 /// Between two stamps lie one stamp and at most one step of the clock.
 const STEP_NS: f64 = 20.0;
@@ -26,7 +19,7 @@ const TIMES: f64 = 3.0;
 /// take 1 to 6 us.
 const OFFSET_NS: f64 = 1_000.0;
 
-fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     let loop_ns = stamps(bench.clock());
     let set = bench.measure("contend null -w 1 -b 0 -i 0 -t 0.2 --warmup 0 --runs 3")?;
     let waits = of(&set, "null")
@@ -91,16 +84,12 @@ fn judge(loop_ns: f64, calibration: &Calibration, waits_p50: &[u64], cpus: usize
     if said == Agreement::Agrees {
         said = match u {
             Some(u) if u <= OFFSET_NS => Agreement::Agrees,
-            Some(u) => Agreement::CannotTell(format!(
+            Some(u) => cannot_tell(format!(
                 "the clocks of two CPUs are only known to lie within {}",
                 span(u)
             )),
-            None if cpus < 2 => {
-                Agreement::CannotTell("with one CPU there is no offset to bound".to_owned())
-            }
-            None => Agreement::CannotTell(
-                "the offset between the CPUs' clocks could not be bounded".to_owned(),
-            ),
+            None if cpus < 2 => cannot_tell("with one CPU there is no offset to bound"),
+            None => cannot_tell("the offset between the CPUs' clocks could not be bounded"),
         };
     }
     Trial {

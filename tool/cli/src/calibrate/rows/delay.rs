@@ -1,26 +1,15 @@
 //! A known delay is found in the wait.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, of, span, spans};
+use crate::calibrate::trial::{Agreement, Trial, differs, noted, of, span, spans};
 use jostle_model::record::Run;
 use jostle_stats::intervals::median;
-
-pub(super) static ROW: Row = Row {
-    number: 2,
-    name: "a known wait",
-    cases: &[
-        ("delay:20us", |bench| trial(bench, "20us", 0.1)),
-        ("delay:200us", |bench| trial(bench, "200us", 0.1)),
-        ("delay:5ms", |bench| trial(bench, "5ms", 0.2)),
-    ],
-};
 
 /// Of the truth, and at least.
 const WITHIN: f64 = 0.01;
 const WITHIN_NS: f64 = 5_000.0;
 
-fn trial(bench: &mut Bench, time: &str, seconds: f64) -> Result<Trial, Stop> {
+pub(super) fn trial(bench: &mut Bench, time: &str, seconds: f64) -> Result<Trial, Stop> {
     // All that the specimen notes falls into the window.
     let set = bench.measure(&format!(
         "contend delay:{time} null -w 1 -b 0 -i 0 -t {seconds} --warmup 0 --runs 3"
@@ -63,9 +52,9 @@ fn judge(delayed: &[&Run], null: &[&Run]) -> Trial {
         (true, Some(truth), Some(apart), Some(control)) => {
             let bound = (WITHIN * truth).max(WITHIN_NS);
             if apart.abs() > bound {
-                Agreement::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
+                differs(format!("off by {}, more than {}", span(apart), span(bound)))
             } else if control > bound {
-                Agreement::Differs(format!(
+                differs(format!(
                     "`null`, which does nothing, reads as {}",
                     span(control)
                 ))
@@ -73,7 +62,7 @@ fn judge(delayed: &[&Run], null: &[&Run]) -> Trial {
                 Agreement::Agrees
             }
         }
-        _ => Agreement::Differs("the wait, or the specimen's log, is missing".to_owned()),
+        _ => differs("the wait, or the specimen's log, is missing"),
     };
     Trial {
         truth: spans(&truths),

@@ -1,30 +1,9 @@
 //! Owners that overlap are found and counted; a correct lock whose owners are
 //! killed is not flagged.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, total};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, of, reason, total};
 use jostle_model::record::{Exclusion, Run, Status};
-
-pub(super) static ROW: Row = Row {
-    number: 6,
-    name: "whether the lock excludes",
-    cases: &[
-        ("busted:1e-3", |bench| {
-            broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0", 1.0)
-        }),
-        // A refused worker tries again at once, so that a second has enough attempts. With
-        // short holds the owner may release before an intruder is marked as inside: this
-        // happened in 3 to 17 % of holds of 5 us.
-        ("busted:1e-5", |bench| {
-            broken(bench, "busted:1e-5", "-w 2 -b -50us -i 0 --try", 1.0)
-        }),
-        ("busted:1e-2, half readers", |bench| {
-            broken(bench, "busted:1e-2", "-w 10 -b 20us -i 0 --shared 0.5", 0.5)
-        }),
-        ("owners of flock killed", killed),
-    ],
-};
 
 /// Allowed difference from the planted overlaps, as a share and at least: two intruders at
 /// a time hide each other's overlaps, and the witness does not see an overlap shorter than
@@ -35,7 +14,12 @@ const AT_LEAST: f64 = 2.0;
 /// The window of the lock without its fault, which needs no draws.
 const SOUND_S: f64 = 0.3;
 
-fn broken(bench: &mut Bench, target: &str, options: &str, seconds: f64) -> Result<Trial, Stop> {
+pub(super) fn broken(
+    bench: &mut Bench,
+    target: &str,
+    options: &str,
+    seconds: f64,
+) -> Result<Trial, Stop> {
     let line = |target: &str, seconds: f64| {
         format!("contend {target} {options} -t {seconds} --warmup 0 --runs 1")
     };
@@ -64,15 +48,15 @@ fn judge(broken: &[&Run], sound: &[&Run]) -> Trial {
         .iter()
         .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Status::Invalid));
     let said = if planted == 0.0 {
-        Agreement::CannotTell("chance planted no overlap".to_owned())
+        cannot_tell("chance planted no overlap")
     } else if (violations - planted).abs() > (WITHIN * planted).max(AT_LEAST) {
-        Agreement::Differs(format!("{violations} overlaps were found"))
+        differs(format!("{violations} overlaps were found"))
     } else if !flagged && violations > 0.0 {
-        Agreement::Differs("the broken lock is not INVALID".to_owned())
+        differs("the broken lock is not INVALID")
     } else if violations == 0.0 {
-        Agreement::CannotTell("the few overlaps were too short for the witness".to_owned())
+        cannot_tell("the few overlaps were too short for the witness")
     } else if clean_violations > 0.0 || is_flagged(sound) {
-        Agreement::Differs("the same lock without its fault was flagged".to_owned())
+        differs("the same lock without its fault was flagged")
     } else {
         Agreement::Agrees
     };
@@ -84,7 +68,7 @@ fn judge(broken: &[&Run], sound: &[&Run]) -> Trial {
     }
 }
 
-fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
     // The owner sleeps on a timer, and waiters sleep in the kernel's queue.
     let line = |seconds: f64| {
         format!("contend flock -w 8 -b 5ms -i 0 -t {seconds} --warmup 50ms --runs 1")
@@ -102,11 +86,11 @@ fn judge_killed(killed: &[&Run], left: &[&Run]) -> Trial {
     );
     let holders = seen(killed, |e| e.holder_died);
     let said = if is_flagged(killed) || violations > 0.0 {
-        Agreement::Differs("a lock that works was flagged because its owners died".to_owned())
+        differs("a lock that works was flagged because its owners died")
     } else if is_flagged(left) {
-        Agreement::Differs("a lock that works was flagged".to_owned())
+        differs("a lock that works was flagged")
     } else if holders == 0.0 {
-        Agreement::CannotTell("no owner was killed while it held the lock".to_owned())
+        cannot_tell("no owner was killed while it held the lock")
     } else {
         Agreement::Agrees
     };

@@ -1,27 +1,9 @@
 //! The order of service: a queue, a lottery, two to one, and a starved worker.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, of, percent};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, of, percent};
 use jostle_model::record::Run;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
-
-pub(super) static ROW: Row = Row {
-    number: 5,
-    name: "who is served",
-    cases: &[
-        ("unfair:queue", |bench| Ok(queue(&run(bench, "queue", 20)?))),
-        ("unfair:lottery", |bench| {
-            Ok(lottery(&run(bench, "lottery", 50)?))
-        }),
-        ("unfair:2to1", |bench| {
-            Ok(two_to_one(&run(bench, "2to1", 50)?))
-        }),
-        ("unfair:starve", |bench| {
-            Ok(starved(&run(bench, "starve", 10)?))
-        }),
-    ],
-};
 
 /// Grants of one worker that the log has and the window does not.
 const AT_THE_EDGES: u64 = 3;
@@ -32,17 +14,35 @@ const P: f64 = 0.001;
 /// Points, of the share of the favoured half.
 const WITHIN: f64 = 0.02;
 
-fn run(bench: &mut Bench, policy: &str, workers: u64) -> Result<Run, Stop> {
+/// What is judged of a run: the grants of each worker, and how they compare with a lottery's.
+type Judge = fn(&Run, &[u64], &DispersionTest) -> Trial;
+
+pub(super) fn trial(
+    bench: &mut Bench,
+    policy: &str,
+    workers: u64,
+    judge: Judge,
+) -> Result<Trial, Stop> {
     let target = format!("unfair:{policy}");
     // 0.1 s before the window, in which each worker has come to the lock.
     let set = bench.measure(&format!(
         "contend {target} -w {workers} -b 200us -i 10us -t 0.5 --warmup 0.1 --runs 1"
     ))?;
-    let runs = of(&set, &target);
-    let run = runs
-        .first()
-        .ok_or_else(|| Stop::CannotTell("nothing was measured".to_owned()))?;
-    Ok((*run).clone())
+    match of(&set, &target).first() {
+        Some(run) => Ok(judged(judge, run)),
+        None => Err(Stop::CannotTell("nothing was measured".to_owned())),
+    }
+}
+
+fn judged(judge: Judge, run: &Run) -> Trial {
+    match shares(run) {
+        Some((counts, test)) => judge(run, counts, &test),
+        None => Trial {
+            truth: log(run),
+            said: differs("the grants of each worker are missing"),
+            ..Trial::default()
+        },
+    }
 }
 
 /// Grants of each worker, and how they compare with a lottery's.
@@ -73,18 +73,7 @@ fn figures(counts: &[u64], test: &DispersionTest) -> String {
     )
 }
 
-fn missing(run: &Run) -> Trial {
-    Trial {
-        truth: log(run),
-        said: Agreement::Differs("the grants of each worker are missing".to_owned()),
-        ..Trial::default()
-    }
-}
-
-fn queue(run: &Run) -> Trial {
-    let Some((counts, test)) = shares(run) else {
-        return missing(run);
-    };
+pub(super) fn queue(run: &Run, counts: &[u64], test: &DispersionTest) -> Trial {
     let spread = counts
         .iter()
         .max()
@@ -92,56 +81,48 @@ fn queue(run: &Run) -> Trial {
         .map_or(0, |(max, min)| max - min);
     let truth = noted(run, "granted_max") - noted(run, "granted_min");
     let said = if truth > AT_THE_EDGES as f64 {
-        Agreement::CannotTell(
-            "workers came to the lock too late for a queue to serve them evenly".to_owned(),
-        )
+        cannot_tell("workers came to the lock too late for a queue to serve them evenly")
     } else if test.lower_p >= P || spread > truth as u64 + AT_THE_EDGES {
-        Agreement::Differs("a queue was not seen to be one".to_owned())
+        differs("a queue was not seen to be one")
     } else {
         Agreement::Agrees
     };
     Trial {
         truth: log(run),
-        found: figures(counts, &test),
+        found: figures(counts, test),
         control: "a lottery has D = 1".to_owned(),
         said,
     }
 }
 
-fn lottery(run: &Run) -> Trial {
-    let Some((counts, test)) = shares(run) else {
-        return missing(run);
-    };
+pub(super) fn lottery(run: &Run, counts: &[u64], test: &DispersionTest) -> Trial {
     let said = match (test.lower_p < P, test.upper_p < P) {
         (false, false) => Agreement::Agrees,
-        (true, _) => Agreement::Differs("a lottery was taken for a queue".to_owned()),
-        (_, true) => Agreement::Differs("a lottery was taken for favouritism".to_owned()),
+        (true, _) => differs("a lottery was taken for a queue"),
+        (_, true) => differs("a lottery was taken for favouritism"),
     };
     Trial {
         truth: log(run),
-        found: figures(counts, &test),
+        found: figures(counts, test),
         control: "a queue has D = 0".to_owned(),
         said,
     }
 }
 
-fn two_to_one(run: &Run) -> Trial {
-    let Some((counts, test)) = shares(run) else {
-        return missing(run);
-    };
+pub(super) fn two_to_one(run: &Run, counts: &[u64], test: &DispersionTest) -> Trial {
     let all: u64 = counts.iter().sum();
     let even: u64 = counts.iter().step_by(2).sum();
     let share = even as f64 / all.max(1) as f64;
     let truth = noted(run, "even_share");
     let said = if truth < 0.6 {
-        Agreement::CannotTell("too few waited for the favour to tell".to_owned())
+        cannot_tell("too few waited for the favour to tell")
     } else if (share - truth).abs() > WITHIN {
-        Agreement::Differs(format!(
+        differs(format!(
             "off by {:.1} points, more than 2",
             100.0 * (share - truth)
         ))
     } else if test.upper_p >= P {
-        Agreement::Differs("favouritism was not seen to be more than chance".to_owned())
+        differs("favouritism was not seen to be more than chance")
     } else {
         Agreement::Agrees
     };
@@ -153,10 +134,7 @@ fn two_to_one(run: &Run) -> Trial {
     }
 }
 
-fn starved(run: &Run) -> Trial {
-    let Some((counts, test)) = shares(run) else {
-        return missing(run);
-    };
+pub(super) fn starved(run: &Run, counts: &[u64], test: &DispersionTest) -> Trial {
     let (first, others) = (counts[0], counts.iter().skip(1).min().copied().unwrap_or(0));
     let truth = noted(run, "granted_worker_0");
     let shares = run.per_worker.unwrap_or_default();
@@ -165,15 +143,13 @@ fn starved(run: &Run) -> Trial {
     let longest = shares.longest_wait_ns.unwrap_or(0) as f64;
     let named = shares.none == 1 && shares.longest_wait_worker == Some(0) && longest >= window_ns;
     let said = if first as f64 > truth {
-        Agreement::Differs("worker 0 got more by the tool's count than by the lock's".to_owned())
+        differs("worker 0 got more by the tool's count than by the lock's")
     } else if first > 0 || others == 0 {
-        Agreement::CannotTell(
-            "the scheduler kept the others from waiting, so that worker 0 was served".to_owned(),
-        )
+        cannot_tell("the scheduler kept the others from waiting, so that worker 0 was served")
     } else if !named {
-        Agreement::Differs("the starved worker was not named".to_owned())
+        differs("the starved worker was not named")
     } else if censored == 0 {
-        Agreement::Differs("its attempt was not counted as one that did not end".to_owned())
+        differs("its attempt was not counted as one that did not end")
     } else {
         Agreement::Agrees
     };
@@ -237,22 +213,27 @@ mod tests {
     #[test]
     fn each_policy_is_told_from_the_others() {
         let differs = |trial: Trial| matches!(trial.said, Agreement::Differs(_));
-        assert_eq!(queue(&run(&even(40), &QUEUED)).said, Agreement::Agrees);
-        assert!(differs(queue(&run(&drawn(), &QUEUED))));
-        assert_eq!(lottery(&run(&drawn(), &[])).said, Agreement::Agrees);
-        assert!(differs(lottery(&run(&even(40), &[]))));
-        assert!(differs(lottery(&run(&favoured(), &[]))));
-        let two_thirds = [("even_share", 0.667)];
         assert_eq!(
-            two_to_one(&run(&favoured(), &two_thirds)).said,
+            judged(queue, &run(&even(40), &QUEUED)).said,
             Agreement::Agrees
         );
-        assert!(differs(two_to_one(&run(&even(40), &two_thirds))));
-        assert!(differs(two_to_one(&run(
-            &favoured(),
-            &[("even_share", 0.7)]
-        ))));
-        assert!(differs(queue(&Run::default())) && differs(lottery(&Run::default())));
+        assert!(differs(judged(queue, &run(&drawn(), &QUEUED))));
+        assert_eq!(judged(lottery, &run(&drawn(), &[])).said, Agreement::Agrees);
+        assert!(differs(judged(lottery, &run(&even(40), &[]))));
+        assert!(differs(judged(lottery, &run(&favoured(), &[]))));
+        let two_thirds = [("even_share", 0.667)];
+        assert_eq!(
+            judged(two_to_one, &run(&favoured(), &two_thirds)).said,
+            Agreement::Agrees
+        );
+        assert!(differs(judged(two_to_one, &run(&even(40), &two_thirds))));
+        assert!(differs(judged(
+            two_to_one,
+            &run(&favoured(), &[("even_share", 0.7)])
+        )));
+        assert!(
+            differs(judged(queue, &Run::default())) && differs(judged(lottery, &Run::default()))
+        );
     }
 
     fn starving(first: u64, change: impl FnOnce(&mut Run)) -> Agreement {
@@ -267,7 +248,7 @@ mod tests {
             ..Waits::default()
         });
         change(&mut run);
-        starved(&run).said
+        judged(starved, &run).said
     }
 
     #[test]

@@ -4,22 +4,11 @@
 //! Only harm counts: a disturbance that cost less than a tenth against the
 //! interleaved control need not be flagged.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, percent};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, percent};
 use jostle_model::record::Run;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
-
-pub(super) static ROW: Row = Row {
-    number: 8,
-    name: "a generator that is kept from working",
-    cases: &[
-        ("starved by 2 programs", starved),
-        ("paused: 20 of every 40 ms", paused),
-        ("throttled to 0.4 CPUs", throttled),
-    ],
-};
 
 /// Checks that flag the generator.
 const OF_THE_GENERATOR: [&str; 3] = ["generator", "throttled", "halted"];
@@ -51,7 +40,7 @@ fn pairs(
     Ok(judge(&planted, &clean, truth))
 }
 
-fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
     if bench.cpus().len() < 2 {
         return Err(Stop::CannotTell(
             "with one CPU the server starves as well".to_owned(),
@@ -71,7 +60,7 @@ fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
     })
 }
 
-fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
     pairs(bench, |bench, line| {
         let set = bench.measure_disturbed(line, "pause 20 20 {pid}")?;
         let halts = set
@@ -83,7 +72,7 @@ fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
     })
 }
 
-fn throttled(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn throttled(bench: &mut Bench) -> Result<Trial, Stop> {
     pairs(bench, |bench, line| {
         let (set, periods) = bench.measure_throttled(line, 0.4)?;
         Ok((set, format!("{periods} periods, by cpu.stat")))
@@ -106,15 +95,15 @@ fn judge(planted: &[Run], clean: &[Run], truth: String) -> Trial {
     let flagged = planted.iter().filter(|run| is_flagged(run)).count();
     let clean_flagged = clean.iter().filter(|run| is_flagged(run)).count();
     let said = if planted.is_empty() || clean.is_empty() {
-        Agreement::CannotTell("nothing was measured".to_owned())
+        cannot_tell("nothing was measured")
     } else if clean_flagged > 0 {
-        Agreement::Differs("a generator that was left alone was flagged".to_owned())
+        differs("a generator that was left alone was flagged")
     } else if flagged == planted.len() {
         Agreement::Agrees
     } else if harm < HARM {
-        Agreement::CannotTell(format!("what was planted cost only {}", percent(harm)))
+        cannot_tell(format!("what was planted cost only {}", percent(harm)))
     } else {
-        Agreement::Differs("a generator that was kept from working was not flagged".to_owned())
+        differs("a generator that was kept from working was not flagged")
     };
     Trial {
         truth,

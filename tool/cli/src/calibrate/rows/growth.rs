@@ -1,18 +1,11 @@
 //! Growth is found even above a large constant cost, and a jump is found at its place. A
 //! constant cost is not reported as growing.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, span};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, span};
 use jostle_model::record::Fit;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
-
-pub(super) static ROW: Row = Row {
-    number: 12,
-    name: "how a cost grows",
-    cases: &[("chained:3000", chains), ("cliff:3000", cliff)],
-};
 
 /// The last number of locks before the cliff.
 const EDGE: u64 = 3_000;
@@ -45,7 +38,7 @@ fn truth(set: &ResultSet, target: &str, keys: u64, [over, under]: [&str; 2]) -> 
     median(runs.map(|run| noted(run, over) / noted(run, under))).unwrap_or(f64::NAN)
 }
 
-fn chains(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn chains(bench: &mut Bench) -> Result<Trial, Stop> {
     let target = "chained:3000";
     let set = sweep(bench, target, LONG)?;
     let looks = |keys| truth(&set, target, keys, ["looks", "searches"]);
@@ -56,7 +49,7 @@ fn chains(bench: &mut Bench) -> Result<Trial, Stop> {
     ))
 }
 
-fn cliff(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn cliff(bench: &mut Bench) -> Result<Trial, Stop> {
     let target = "cliff:3000";
     let set = sweep(bench, target, SHORT)?;
     let cost = |keys| truth(&set, target, keys, ["sum_ns", "count"]);
@@ -94,14 +87,12 @@ fn words(fit: Option<&Fit>) -> String {
 
 fn judge(truth: String, found: Option<&Fit>, control: Option<&Fit>, right: Agreement) -> Trial {
     let said = match (found, control) {
-        (Some(found), _) if found.finding == "too_few" => {
-            Agreement::CannotTell("too few runs were made".to_owned())
-        }
+        (Some(found), _) if found.finding == "too_few" => cannot_tell("too few runs were made"),
         (Some(_), Some(control)) if grows(control) => {
-            Agreement::Differs("what costs the same everywhere is said to grow".to_owned())
+            differs("what costs the same everywhere is said to grow")
         }
         (Some(_), Some(_)) => right,
-        _ => Agreement::Differs("nothing is said of growth".to_owned()),
+        _ => differs("nothing is said of growth"),
     };
     Trial {
         truth,
@@ -118,11 +109,9 @@ fn exceeds([first, second]: [f64; 2], times: f64) -> bool {
 
 fn judge_chains(looks: [f64; 2], found: Option<&Fit>, control: Option<&Fit>) -> Trial {
     let right = match found {
-        _ if !exceeds(looks, 2.0) => Agreement::Differs("the specimen's log is missing".to_owned()),
+        _ if !exceeds(looks, 2.0) => differs("the specimen's log is missing"),
         Some(fit) if grows(fit) => Agreement::Agrees,
-        _ => Agreement::Differs(
-            "chains that are searched ever longer are not said to grow".to_owned(),
-        ),
+        _ => differs("chains that are searched ever longer are not said to grow"),
     };
     let truth = format!("{:.1} to {:.1} looks a search", looks[0], looks[1]);
     judge(truth, found, control, right)
@@ -132,10 +121,10 @@ fn judge_cliff(costs: [f64; 2], found: Option<&Fit>, control: Option<&Fit>) -> T
     let bends: &[_] = found.map_or(&[], |fit| &fit.bends);
     let holds = |after: u64, before: u64| after <= EDGE && before > EDGE;
     let right = match bends {
-        _ if !exceeds(costs, 1.5) => Agreement::Differs("the specimen's log is missing".to_owned()),
-        [] => Agreement::Differs("no bend is seen where the cost jumps".to_owned()),
+        _ if !exceeds(costs, 1.5) => differs("the specimen's log is missing"),
+        [] => differs("no bend is seen where the cost jumps"),
         bends if bends.iter().any(|bend| holds(bend.after, bend.before)) => Agreement::Agrees,
-        _ => Agreement::Differs("the bend is seen elsewhere".to_owned()),
+        _ => differs("the bend is seen elsewhere"),
     };
     let truth = format!("{}, beyond 3,000 {}", span(costs[0]), span(costs[1]));
     judge(truth, found, control, right)

@@ -1,24 +1,14 @@
 //! A hand-off between two processes takes as long as the lock itself has noted,
 //! and is known to be of one CPU or of two.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, span, spans};
+use crate::calibrate::trial::{Agreement, Trial, differs, noted, span, spans};
 use jostle_model::record::{Distribution, Run};
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub(super) static ROW: Row = Row {
-    number: 3,
-    name: "a known hand-off",
-    cases: &[
-        ("hand-offs on one CPU", |bench| trial(bench, Place::Same)),
-        ("hand-offs between CPUs", |bench| trial(bench, Place::Cross)),
-    ],
-};
-
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+pub(super) enum Place {
     Same,
     Cross,
 }
@@ -31,7 +21,7 @@ const WITHIN_NS: f64 = 500.0;
 /// Hand-offs that the scheduler may have put on the other kind.
 const STRAY: f64 = 0.01;
 
-fn trial(bench: &mut Bench, place: Place) -> Result<Trial, Stop> {
+pub(super) fn trial(bench: &mut Bench, place: Place) -> Result<Trial, Stop> {
     if place == Place::Cross && bench.cpus().len() < 2 {
         return Err(Stop::CannotTell("there is one CPU".to_owned()));
     }
@@ -86,16 +76,16 @@ fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
         (true, Some(truth), Some(apart)) => {
             let bound = (WITHIN * truth).max(WITHIN_NS + u);
             if apart.abs() > bound {
-                Agreement::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
+                differs(format!("off by {}, more than {}", span(apart), span(bound)))
             } else if stray > STRAY * all {
-                Agreement::Differs(format!("{stray} of {all} were taken for the other kind"))
+                differs(format!("{stray} of {all} were taken for the other kind"))
             } else if of_one > 0.0 {
-                Agreement::Differs(format!("{of_one} hand-offs of a worker that was alone"))
+                differs(format!("{of_one} hand-offs of a worker that was alone"))
             } else {
                 Agreement::Agrees
             }
         }
-        _ => Agreement::Differs("hand-offs, or the lock's log of them, are missing".to_owned()),
+        _ => differs("hand-offs, or the lock's log of them, are missing"),
     };
     Trial {
         truth: spans(&truths),

@@ -1,33 +1,17 @@
 //! A slow server is not attributed to the generator, and a server that counts wrongly is
 //! detected.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, noted, of, reason, span, total};
+use crate::calibrate::trial::{
+    Agreement, Trial, cannot_tell, differs, noted, of, reason, span, total,
+};
 use jostle_model::record::{LimitedBy, Run, Status};
-
-pub(super) static SLOW: Row = Row {
-    number: 9,
-    name: "a server that is slow",
-    cases: &[("echo:slow=200us", slow)],
-};
-
-pub(super) static MISCOUNTING: Row = Row {
-    number: 10,
-    name: "a server that counts wrongly",
-    cases: &[
-        ("echo:lose=100", |bench| miscounting(bench, "echo:lose=100")),
-        ("echo:double=100", |bench| {
-            miscounting(bench, "echo:double=100")
-        }),
-    ],
-};
 
 /// How much longer than the server's own sleep an operation may take: request
 /// and reply, and the release, which is not slowed.
 const OVERHEAD_NS: f64 = 400_000.0;
 
-fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
     let line = |target: &str, count: u64| {
         format!("stream {target} -n {count} -w 2 --names own --as tasks --runs 2")
     };
@@ -56,13 +40,13 @@ fn judge_slow(slow: &[&Run], quick: &[&Run]) -> Trial {
         reason(run, "generator").is_some() || run.verdict.limited_by == Some(LimitedBy::Generator)
     });
     let said = if !truth.is_finite() || !found.is_finite() {
-        Agreement::Differs("the operations, or the server's log, are missing".to_owned())
+        differs("the operations, or the server's log, are missing")
     } else if blamed {
-        Agreement::Differs("the generator was flagged for what the server did".to_owned())
+        differs("the generator was flagged for what the server did")
     } else if found < truth || found > truth + OVERHEAD_NS {
-        Agreement::Differs(format!("an operation reads as {}", span(found)))
+        differs(format!("an operation reads as {}", span(found)))
     } else if control > truth {
-        Agreement::CannotTell("the server is no quicker without its fault".to_owned())
+        cannot_tell("the server is no quicker without its fault")
     } else {
         Agreement::Agrees
     };
@@ -74,7 +58,7 @@ fn judge_slow(slow: &[&Run], quick: &[&Run]) -> Trial {
     }
 }
 
-fn miscounting(bench: &mut Bench, target: &str) -> Result<Trial, Stop> {
+pub(super) fn miscounting(bench: &mut Bench, target: &str) -> Result<Trial, Stop> {
     let set = bench.measure(&format!(
         "stream {target} echo -n 1000 -w 2 --names own --runs 1"
     ))?;
@@ -98,13 +82,13 @@ fn judge_counts(wrong: &[&Run], right: &[&Run]) -> Trial {
         .iter()
         .any(|run| reason(run, "server_counts").is_some());
     let said = if truth == 0.0 || right.is_empty() {
-        Agreement::Differs("the server's log is missing".to_owned())
+        differs("the server's log is missing")
     } else if found != truth {
-        Agreement::Differs(format!("a difference of {found} was found"))
+        differs(format!("a difference of {found} was found"))
     } else if !flagged {
-        Agreement::Differs("the server that counts wrongly was not flagged".to_owned())
+        differs("the server that counts wrongly was not flagged")
     } else if control != 0.0 || clean_flagged {
-        Agreement::Differs("a server that counts rightly was flagged".to_owned())
+        differs("a server that counts rightly was flagged")
     } else {
         Agreement::Agrees
     };

@@ -1,16 +1,9 @@
 //! Stalls: an open loop sees them in its percentiles; in a closed loop each is one slow
 //! operation.
 
-use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, all_of, noted, span};
+use crate::calibrate::trial::{Trial, all_of, cannot_tell, differs, noted, span};
 use jostle_model::record::{Distribution, LimitedBy, Run};
-
-pub(super) static ROW: Row = Row {
-    number: 7,
-    name: "stalls under open and closed loop",
-    cases: &[("stall:200ms/300ms", trial)],
-};
 
 /// What is planted.
 const STALLS: f64 = 5.0;
@@ -28,7 +21,7 @@ const FREE_NS: f64 = 20e6;
 /// far more than the wake-up of a sleeper.
 const MOVED_NS: f64 = 1e6;
 
-fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
+pub(super) fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     // Over 1000 requests, of which ten lie beyond the p99.
     let rate = |target: &str, seconds: f64| {
         format!("rate {target} --rate 700 -w 64 -t {seconds} --warmup 10ms --runs 1")
@@ -89,11 +82,11 @@ fn judge(found: &Found<'_>) -> Trial {
     let (stalls, shortest) = (log("stalls"), log("stall_min_ns"));
     let limited_by = found.open.and_then(|run| run.verdict.limited_by);
     let said = if stalls.contains(&0.0) {
-        Agreement::Differs("the specimen's log is missing".to_owned())
+        differs("the specimen's log is missing")
     } else if stalls.iter().any(|stalls| *stalls < STALLS) {
-        Agreement::CannotTell(format!("fewer than {STALLS} stalls came to pass"))
+        cannot_tell(format!("fewer than {STALLS} stalls came to pass"))
     } else if any_is_short {
-        Agreement::CannotTell(format!("a p99 needs {LEAST} waits, and fewer came to pass"))
+        cannot_tell(format!("a p99 needs {LEAST} waits, and fewer came to pass"))
     } else {
         all_of([
             (
@@ -137,6 +130,7 @@ fn judge(found: &Found<'_>) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibrate::trial::Agreement;
     use jostle_model::record::Percentiles;
     use jostle_model::record::{Circumstances, Times, Verdict, Waits};
 

@@ -1,5 +1,6 @@
 //! The tables of cases and of servers, and what is planted in a case.
 
+use crate::validate::columns;
 use crate::validate::sides::Side;
 use anyhow::{Context, bail};
 use jostle_model::judged::Limit;
@@ -12,7 +13,7 @@ pub(super) const TABLES: [&str; 4] = [
     include_str!("../../../../cases/cases-3.tsv"),
     include_str!("../../../../cases/cases-4.tsv"),
 ];
-pub(super) const SERVERS: &str = include_str!("../../../../cases/servers.tsv");
+const SERVERS: &str = include_str!("../../../../cases/servers.tsv");
 
 /// Cases of the first table whose number is a multiple of this are held aside; all of the others
 /// are.
@@ -60,18 +61,16 @@ impl Case {
     }
 }
 
-/// The lines of a table, without its comments.
-pub(super) fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split('\t').collect())
+/// How a shell starts a server of the table.
+pub(super) fn server_line(name: &str) -> Option<&'static str> {
+    let mut lines = columns(SERVERS).filter(|[server, _]| *server == name);
+    lines.next().map(|[_, line]| line)
 }
 
 pub(super) fn cases() -> anyhow::Result<Vec<Case>> {
-    let each = |table: usize| lines(TABLES[table]).zip(EACH * table as u32 + 1..);
-    let each = (0..TABLES.len()).flat_map(each).map(|(words, number)| {
-        let [servers, planted, truth, command, _why] = words[..] else {
-            bail!("case {number}: a line has five columns");
-        };
+    let each = |table: usize| columns(TABLES[table]).zip(EACH * table as u32 + 1..);
+    let each = (0..TABLES.len()).flat_map(each);
+    let each = each.map(|([servers, planted, truth, command, _why], number)| {
         let (server, behind) = match servers.split_once(' ') {
             Some((server, behind)) => (server, Some(behind)),
             None => (servers, None),
@@ -149,8 +148,7 @@ mod tests {
             "memcached",
             "none",
         ];
-        let is_known =
-            |name: &str| known.contains(&name) || lines(SERVERS).any(|words| words[0] == name);
+        let is_known = |name: &str| known.contains(&name) || server_line(name).is_some();
         for case in &cases {
             let mut servers = [Some(case.server), case.behind].into_iter().flatten();
             assert!(servers.all(is_known), "case {}", case.number);

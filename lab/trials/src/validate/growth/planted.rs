@@ -1,16 +1,15 @@
 //! Curves with a known truth, for testing the findings about growth.
 //!
 //! A curve is planted, noise like that of machines is added, and the finding is compared
-//! with the truth. Used by `cargo xtask validate growth` and by the tests; no figure of a
-//! measurement comes from here.
+//! with the truth.
 
-use crate::fit::laws::Law;
-use crate::fit::{self, Finding, Growth, Sample};
-use crate::rng::Rng;
+use jostle_stats::fit::laws::Law;
+use jostle_stats::fit::{self, Finding, Growth, Sample};
+use jostle_stats::rng::Rng;
 
 /// What is planted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Truth {
+pub(super) enum Truth {
     /// t = A + B f(N), with A this many times what B f adds at the largest N.
     Law {
         /// f.
@@ -26,7 +25,7 @@ pub enum Truth {
 
 /// How runs differ from the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noise {
+pub(super) enum Noise {
     /// 3 % (one standard deviation), each run by itself.
     Clean,
     /// The same, and the hypervisor takes the CPU away for stretches of on
@@ -40,10 +39,10 @@ pub enum Noise {
 
 impl Noise {
     /// Every kind.
-    pub const ALL: &'static [Noise] = &[Noise::Clean, Noise::Bursts, Noise::TwoSpeeds];
+    pub(super) const ALL: [Noise; 3] = [Noise::Clean, Noise::Bursts, Noise::TwoSpeeds];
 
     /// In words.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Noise::Clean => "3 % noise",
             Noise::Bursts => "steal bursts",
@@ -52,44 +51,28 @@ impl Noise {
     }
 }
 
-/// The kind without bursts.
-pub const CLEAN: Noise = Noise::Clean;
+/// Times B f(largest N) that A is planted as.
+static OFFSETS: [f64; 4] = [0.0, 1.0, 10.0, 100.0];
 
-/// Every truth that is planted: each law without an offset, with one as large
-/// as the growth, ten and a hundred times as large; a cliff; a knee.
-pub static TRUTHS: &[Truth] = &[
-    law(Law::Constant, 0.0),
-    law(Law::Log, 0.0),
-    law(Law::Log, 1.0),
-    law(Law::Log, 10.0),
-    law(Law::Log, 100.0),
-    law(Law::Sqrt, 0.0),
-    law(Law::Sqrt, 1.0),
-    law(Law::Sqrt, 10.0),
-    law(Law::Sqrt, 100.0),
-    law(Law::Linear, 0.0),
-    law(Law::Linear, 1.0),
-    law(Law::Linear, 10.0),
-    law(Law::Linear, 100.0),
-    law(Law::LogLinear, 0.0),
-    law(Law::LogLinear, 1.0),
-    law(Law::LogLinear, 10.0),
-    law(Law::LogLinear, 100.0),
-    law(Law::Square, 0.0),
-    law(Law::Square, 1.0),
-    law(Law::Square, 10.0),
-    law(Law::Square, 100.0),
-    Truth::Cliff,
-    Truth::Knee,
-];
-
-const fn law(law: Law, offset: f64) -> Truth {
-    Truth::Law { law, offset }
+/// Everything that is planted: a constant, each other law with each offset, a cliff, a knee.
+pub(super) fn truths() -> Vec<Truth> {
+    let laws = Law::ALL.into_iter().flat_map(|law| {
+        let offsets = if law == Law::Constant {
+            &OFFSETS[..1]
+        } else {
+            &OFFSETS[..]
+        };
+        offsets.iter().map(move |offset| Truth::Law {
+            law,
+            offset: *offset,
+        })
+    });
+    laws.chain([Truth::Cliff, Truth::Knee]).collect()
 }
 
 impl Truth {
     /// In words.
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Truth::Law {
                 law: Law::Constant, ..
@@ -102,23 +85,23 @@ impl Truth {
 }
 
 /// Standard deviation of a run.
-pub(crate) const DEVIATION: f64 = 0.03;
+const DEVIATION: f64 = 0.03;
 
 /// One planted curve, sampled.
 #[derive(Clone, Debug)]
-pub struct Planted {
+pub(super) struct Planted {
     /// What was planted.
-    pub truth: Truth,
+    truth: Truth,
     /// The curve at each N.
-    pub curve: Vec<f64>,
+    curve: Vec<f64>,
     /// The runs.
     pub samples: Vec<Sample>,
     /// The N before and the N after a cliff or a knee.
-    pub between: Option<(u64, u64)>,
+    between: Option<(u64, u64)>,
 }
 
 /// Samples a truth at these N in so many blocks.
-pub fn plant(truth: Truth, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) -> Planted {
+pub(super) fn plant(truth: Truth, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) -> Planted {
     let (curve, between) = curve(truth, n, rng);
     Planted {
         truth,
@@ -129,7 +112,13 @@ pub fn plant(truth: Truth, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) 
 
 impl Planted {
     /// Samples of any curve. Its truth is set to a knee, which need not be found.
-    pub fn of(curve: Vec<f64>, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) -> Planted {
+    pub(super) fn of(
+        curve: Vec<f64>,
+        noise: Noise,
+        n: &[u64],
+        blocks: u32,
+        rng: &mut Rng,
+    ) -> Planted {
         let runs = runs(&curve, noise, blocks, rng);
         let samples = n
             .iter()
@@ -204,7 +193,7 @@ fn runs(curve: &[f64], noise: Noise, blocks: u32, rng: &mut Rng) -> Vec<Vec<(u32
 }
 
 /// Whether what was found holds the truth.
-pub fn holds(planted: &Planted, found: &Growth) -> bool {
+pub(super) fn holds(planted: &Planted, found: &Growth) -> bool {
     match planted.truth {
         Truth::Law { law, .. } => found.laws.iter().any(|fit| fit.law == law),
         Truth::Cliff | Truth::Knee => planted.between.is_some_and(|(after, before)| {
@@ -218,7 +207,7 @@ pub fn holds(planted: &Planted, found: &Growth) -> bool {
 }
 
 /// A finding that contradicts the truth, if there is one.
-pub fn overclaims(planted: &Planted, found: &Growth) -> Option<&'static str> {
+pub(super) fn overclaims(planted: &Planted, found: &Growth) -> Option<&'static str> {
     let (first, last) = (planted.samples.first()?.n, planted.samples.last()?.n);
     let outside = |n: u64| n < first || n > last;
     let ends = planted.curve.last()? / planted.curve.first()?;
@@ -238,7 +227,7 @@ pub fn overclaims(planted: &Planted, found: &Growth) -> Option<&'static str> {
 }
 
 /// Plants, and says what growth finds.
-pub fn find(planted: &Planted) -> Growth {
+pub(super) fn find(planted: &Planted) -> Growth {
     fit::growth(&planted.samples)
 }
 
@@ -253,10 +242,10 @@ mod tests {
     fn what_is_found_holds_the_truth_and_claims_no_more() {
         let sweep = [10, 20, 50, 100, 300, 1_000];
         for noise in [Noise::Clean, Noise::Bursts] {
-            for truth in TRUTHS.iter().filter(|truth| **truth != Truth::Knee) {
+            for truth in truths().into_iter().filter(|truth| *truth != Truth::Knee) {
                 let mut held = 0;
                 for seed in 0..40 {
-                    let planted = plant(*truth, noise, &sweep, 6, &mut Rng::stream(11, seed));
+                    let planted = plant(truth, noise, &sweep, 6, &mut Rng::stream(11, seed));
                     let found = find(&planted);
                     assert_eq!(overclaims(&planted, &found), None, "{truth:?} {seed}");
                     held += u32::from(holds(&planted, &found));
@@ -283,7 +272,10 @@ mod tests {
 
     #[test]
     fn of_few_points_or_runs_nothing_is_claimed() {
-        let truth = law(Law::Linear, 0.0);
+        let truth = Truth::Law {
+            law: Law::Linear,
+            offset: 0.0,
+        };
         let all = [10, 20, 50, 100, 300, 1_000];
         for (n, blocks) in [(&all[..5], 6), (&all[..], 5)] {
             let planted = plant(truth, Noise::Clean, n, blocks, &mut Rng::new(1));
