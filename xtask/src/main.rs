@@ -167,29 +167,22 @@ struct Slapd {
 
 impl Slapd {
     /// Serves until somebody ends this program; the server and its directory go with it.
-    fn serve(self) -> anyhow::Result<()> {
-        let Slapd {
-            entries,
-            address,
-            port,
-            cpu,
-        } = self;
+    fn serve(&self) -> anyhow::Result<()> {
+        let entries = self.entries;
         let slapd = slapd::Slapd::start(&slapd::Wanted {
             entries,
-            address,
-            port,
-            cpu,
+            address: self.address,
+            port: self.port,
+            cpu: self.cpu,
             ..slapd::Wanted::default()
         })?;
         println!(
-            "slapd (process {}) with {entries} users:\n  {}\n  ldapi socket {}",
+            "slapd (process {}) with {entries} users:\n  {}\n  ldapi socket {}\n  users uid=user0 to \
+             uid=user{} (the password is the uid) in ou=people,{}\n  administrator {}, password \
+             {}\n^C ends it and removes its directory.",
             slapd.pid().unwrap_or(0),
             slapd.url("(uid=user{n})"),
-            slapd.socket().display()
-        );
-        println!(
-            "  users uid=user0 to uid=user{} (the password is the uid) in ou=people,{}\n  \
-             administrator {}, password {}\n^C ends it and removes its directory.",
+            slapd.socket().display(),
             entries - 1,
             slapd::BASE,
             slapd::ADMIN,

@@ -63,7 +63,7 @@ pub(crate) fn run_all(programs: &[Chosen<'_>]) -> Vec<String> {
         failures
     };
     std::thread::scope(|scope| {
-        let threads = [(); AT_ONCE].map(|()| scope.spawn(&one_after_the_other));
+        let threads = [(); AT_ONCE].map(|()| scope.spawn(one_after_the_other));
         let ended = threads.into_iter().map(|thread| thread.join());
         ended
             .flat_map(|failures| failures.expect("a thread that runs tests"))

@@ -21,8 +21,8 @@ use crate::validate::Required::{AtLeast, AtMost, Nothing};
 use crate::validate::columns;
 use anyhow::{Context, bail};
 use jostle_testbed::servers::{Running, Server};
-use jostle_testbed::{etcd, packages, shell};
-use reference::{Program, Reference, Span};
+use jostle_testbed::{etcd, packages};
+use reference::{Reference, Span};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -31,15 +31,20 @@ use std::time::Duration;
 /// The time that each side runs in each repeat; pgbench accepts only whole seconds.
 const SPAN: Duration = Duration::from_secs(2);
 
+/// The client that is no program of ours.
+const PGBENCH: &str = "pgbench";
+
 /// A target, and the client that it is compared with: a line of the table.
 struct Service {
     target: &'static str,
     /// What the rows call it.
     reference: &'static str,
     server: Server,
-    /// None: pgbench.
-    program: Option<Program>,
-    /// What the program is told beside the address.
+    /// What is built; `pgbench` is there.
+    program: &'static str,
+    /// Debian's, with which it is built.
+    packages: &'static str,
+    /// What it is told.
     told: &'static str,
     workers: Vec<usize>,
 }
@@ -47,18 +52,19 @@ struct Service {
 /// In the order in which they run.
 static SERVICES: LazyLock<Vec<Service>> = LazyLock::new(|| {
     let lines = columns(include_str!("../../reference/clients.tsv"));
-    let service =
-        |[target, reference, server, program, told, workers]: [&'static str; 6]| Service {
-            target,
-            reference,
-            server: match server {
-                "current" => Server::CurrentEtcd,
-                name => Server::named(name).expect("a server of the list"),
-            },
-            program: Program::read(program),
-            told,
-            workers: workers.split(' ').filter_map(|n| n.parse().ok()).collect(),
-        };
+    let service = |[target, reference, server, program, packages, told, workers]: [&'static str;
+                       7]| Service {
+        target,
+        reference,
+        server: match server {
+            "current" => Server::CurrentEtcd,
+            name => Server::named(name).expect("a server of the list"),
+        },
+        program,
+        packages,
+        told,
+        workers: workers.split(' ').filter_map(|n| n.parse().ok()).collect(),
+    };
     lines.map(service).collect()
 });
 
@@ -99,7 +105,7 @@ impl Service {
     }
 
     fn trial(&'static self, ground: &Shared, workers: usize) -> Trial {
-        let is_alike = self.told != "cas";
+        let is_alike = !self.told.ends_with("cas");
         // Our client is not the story: nobody is to wonder about a rate within these bounds.
         let [least, most, cpu] = match is_alike {
             true => [AtLeast(0.95), AtMost(1.3), AtMost(1.0)],
@@ -155,11 +161,11 @@ impl Service {
         place.ready(workers)?;
         let before = counted::requests(&place.server)?;
         let spans = match self.program {
-            None => {
+            PGBENCH => {
                 let at = place.server.address;
                 vec![pgbench::span(at, bench.client_cpu, workers, SPAN)?]
             }
-            Some(_) => reference::span(&mut place.clients.borrow_mut()[..workers], SPAN)?,
+            _ => reference::span(&mut place.clients.borrow_mut()[..workers], SPAN)?,
         };
         let asked = counted::requests(&place.server)? - before;
         let (rate, cpu_us, pairs) = Span::together(&spans);
@@ -186,21 +192,29 @@ impl Place {
             .server
             .start(&bench.jostle, Some(bench.server_cpu))?;
         counted::ready(&server)?;
-        let (words, warmup) = match service.program {
-            None => (Vec::new(), Duration::ZERO),
-            Some(program) => {
-                let built = program.build(&shell::target_directory().join("peers/reference"))?;
-                (
-                    words(program, built, bench.client_cpu, &server, service.told),
-                    program.warmup(),
-                )
-            }
-        };
+        let mut words = Vec::new();
+        if service.program != PGBENCH {
+            packages::ensure(&service.packages.split(' ').collect::<Vec<_>>())?;
+            let at = server.address;
+            let told = service
+                .told
+                .replace("{address}", &at.to_string())
+                .replace("{host}", &at.ip().to_string())
+                .replace("{port}", &at.port().to_string());
+            let cpu = bench.client_cpu.to_string();
+            words = ["taskset", "-c", &cpu].map(str::to_owned).to_vec();
+            words.extend(reference::build(service.program)?);
+            words.extend(told.split(' ').map(str::to_owned));
+        }
         let place = Place {
             clients: RefCell::default(),
             server,
             words,
-            warmup,
+            // How long it has to run before its speed is what it stays: Java compiles as it goes.
+            warmup: match service.program.starts_with("java") {
+                true => Duration::from_secs(10),
+                false => Duration::from_millis(500),
+            },
         };
         // Before jostle is measured: the server, too, has to become warm.
         place.ready(1)?;
@@ -219,24 +233,6 @@ impl Place {
         // They share a CPU while they warm up.
         reference::span(&mut clients, self.warmup * workers as u32).map(drop)
     }
-}
-
-/// The command of a reference client that keeps to its CPU.
-fn words(
-    program: Program,
-    built: Vec<String>,
-    cpu: usize,
-    server: &Running,
-    more: &str,
-) -> Vec<String> {
-    let at = server.address;
-    let place = match program {
-        Program::C(..) => format!("{} {}", at.ip(), at.port()),
-        Program::Etcd | Program::Java(_) => at.to_string(),
-    };
-    let first = format!("taskset -c {cpu}");
-    let owned = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-    [owned(&first), built, owned(&place), owned(more)].concat()
 }
 
 #[cfg(test)]

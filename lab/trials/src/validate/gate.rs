@@ -10,14 +10,16 @@ use jostle_stats::intervals::median;
 use jostle_testbed::shell;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
-/// The lock, whose owner takes so many steps.
-const SOURCE: &str = "lab/trials/validate/gate.c";
-const STEPS: u32 = 100;
-/// With what the lock takes without steps, a tenth more.
-const SLOWER_STEPS: u32 = 111;
+/// Compiles the libraries of lab/trials/validate/gate.c into $0: the owner of a
+/// lock takes so many steps, of the slower one with what it takes without steps a tenth more.
+const COMPILE: &str = "set -e; mkdir -p \"$0\"
+for library in base=100 equal=100 slower=111; do
+    cc -O2 -shared -fPIC -fvisibility=hidden -I tool/own-locks -DSTEPS=${library#*=} \
+        -o \"$0/${library%=*}.so\" lab/trials/validate/gate.c
+done";
 
 /// How many trials of each kind are required; three equal pairs for each planted one.
 const PLANTED: usize = 20;
@@ -127,21 +129,8 @@ impl Bench {
     fn new(contended: bool) -> anyhow::Result<Bench> {
         let jostle = program::build()?;
         let place = shell::target_directory().join("validate/gate");
-        std::fs::create_dir_all(&place)?;
-        for (library, steps) in [
-            ("base.so", STEPS),
-            ("equal.so", STEPS),
-            ("slower.so", SLOWER_STEPS),
-        ] {
-            let mut compile = Command::new("cc");
-            compile.args("-O2 -shared -fPIC -fvisibility=hidden -I".split(' '));
-            compile.arg(shell::root().join("tool/own-locks"));
-            compile
-                .arg(format!("-DSTEPS={steps}"))
-                .arg("-o")
-                .arg(place.join(library));
-            shell::run(compile.arg(shell::root().join(SOURCE)))?;
-        }
+        let mut compile = shell::outside("sh");
+        shell::run(compile.args(["-c", COMPILE]).arg(&place))?;
         Ok(Bench {
             jostle,
             place,
@@ -150,20 +139,12 @@ impl Bench {
     }
 
     fn trial(&self, planted: bool) -> anyhow::Result<Trial> {
-        let new = if planted {
-            "lib:./slower.so"
-        } else {
-            "lib:./equal.so"
-        };
+        let new = ["lib:./equal.so", "lib:./slower.so"][usize::from(planted)];
         let pair = ["lib:./base.so", new];
-        let mut gate = Command::new("setpriv");
-        gate.args(["--pdeathsig", "INT"])
-            .arg(shell::root().join("tool/ci-gate/gate"));
-        gate.arg("--jostle")
-            .arg(&self.jostle)
-            .args(["--out", "out"]);
-        // It changes no finding, and makes each call half as long again.
-        gate.args(["--anchor", "none"]);
+        let mut gate = program::call(&shell::root().join("tool/ci-gate/gate"));
+        gate.arg("--jostle").arg(&self.jostle);
+        // Without the anchor, which changes no finding, and makes each call half as long again.
+        gate.args(["--out", "out", "--anchor", "none"]);
         if self.contended {
             gate.args(["--measure", CONTENDED]);
         }

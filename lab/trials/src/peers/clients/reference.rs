@@ -3,96 +3,17 @@
 
 use anyhow::{Context, bail, ensure};
 use jostle_testbed::leash::Leash;
-use jostle_testbed::{packages, shell};
+use jostle_testbed::shell;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// A program that is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
-    /// Go, with etcd's client.
-    Etcd,
-    /// Java: the class of this name.
-    Java(&'static str),
-    /// C: the source of this name, and how to compile and link it.
-    C(&'static str, &'static str),
-}
-
-impl Program {
-    /// By its words in the table; None: pgbench, which is there.
-    pub(super) fn read(words: &'static str) -> Option<Program> {
-        match words.split_once(' ') {
-            Some(("java", class)) => Some(Program::Java(class)),
-            Some((_, source)) => source
-                .split_once(' ')
-                .map(|(name, how)| Program::C(name, how)),
-            None => (words == "go").then_some(Program::Etcd),
-        }
-    }
-
-    /// Debian packages that build it.
-    pub(super) fn packages(self) -> &'static [&'static str] {
-        match self {
-            Program::Etcd => &["golang-go"],
-            Program::Java(_) => &["maven", "default-jdk-headless"],
-            Program::C("memcached", _) => &["gcc", "libmemcached-dev"],
-            Program::C("mariadb", _) => &["gcc", "libmariadb-dev"],
-            Program::C(..) => &["gcc", "libhiredis-dev"],
-        }
-    }
-
-    /// How long it has to run before its speed is what it stays: Java compiles as it goes.
-    pub(super) fn warmup(self) -> Duration {
-        match self {
-            Program::Java(_) => Duration::from_secs(10),
-            Program::Etcd | Program::C(..) => Duration::from_millis(500),
-        }
-    }
-
-    /// Builds it below a directory; the words that run it.
-    pub(super) fn build(self, below: &Path) -> anyhow::Result<Vec<String>> {
-        packages::ensure(self.packages())?;
-        std::fs::create_dir_all(below)?;
-        match self {
-            Program::Etcd => go(&below.join("etcd")),
-            Program::Java(class) => java(class, &below.join("java")),
-            Program::C(name, how) => c(name, how, &below.join(name)),
-        }
-    }
-}
-
-fn source(language: &str) -> PathBuf {
-    shell::root().join("lab/trials/reference").join(language)
-}
-
-fn go(to: &Path) -> anyhow::Result<Vec<String>> {
-    shell::go_build(&source("go"), to)?;
-    Ok(vec![to.display().to_string()])
-}
-
-fn java(class: &str, to: &Path) -> anyhow::Result<Vec<String>> {
-    let mut build = Command::new("mvn");
-    build.args(["--quiet", "--batch-mode", "-f"]);
-    build.arg(source("java").join("pom.xml"));
-    build.arg(format!("-DbuildDirectory={}", to.display()));
-    shell::run(build.arg("package"))?;
-    let place = to.display();
-    let classes = format!("{place}/classes:{place}/lib/*");
-    // Performance data would be a file in /tmp.
-    let words = ["java", "-XX:-UsePerfData", "-cp", &classes, class];
-    Ok(words.map(str::to_owned).into())
-}
-
-fn c(name: &str, how: &str, to: &Path) -> anyhow::Result<Vec<String>> {
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-Wall", "-Wextra", "-pthread", "-o"])
-        .arg(to);
-    cc.arg(source("c").join(name).with_extension("c"));
-    // Libraries serve what stands before them.
-    shell::run(cc.args(how.split(' ')))?;
-    Ok(vec![to.display().to_string()])
+/// Builds one by the words of the table; the words that run it.
+pub(super) fn build(words: &str) -> anyhow::Result<Vec<String>> {
+    let mut build = Command::new(shell::root().join("lab/trials/reference/build.sh"));
+    build.arg(shell::target_directory().join("peers/reference"));
+    let printed = shell::output(build.args(words.split(' ')))?;
+    Ok(printed.lines().map(str::to_owned).collect())
 }
 
 /// What one program did in a span.
