@@ -438,7 +438,7 @@ fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
     must_have("script", "bsdutils");
     let _beside = beside();
     let jostle = env!("CARGO_BIN_EXE_jostle");
-    let line = "contend null -w 1:2 -t 0.4 --runs 2 --warmup 0";
+    let line = "contend null -w 1:2 -t 0.4 --runs 3 --warmup 0";
     let output = Command::new("timeout")
         .args(["--kill-after=5", "600", "script", "--quiet", "--return"])
         .args([
@@ -451,16 +451,16 @@ fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
         .output()
         .unwrap();
     let drawn = String::from_utf8_lossy(&output.stdout);
-    // The last row is drawn when its first run is done, the line below it all the time.
+    // Behind the last run nothing may be drawn.
     for row in [
-        "null -w 1 so far, 1 of 2 runs:",
-        "null -w 2 so far, 1 of 2 runs:",
-        "null -w 1 so far, 2 of 2 runs:",
+        "null -w 1 so far, 1 of 3 runs:",
+        "null -w 2 so far, 1 of 3 runs:",
+        "null -w 1 so far, 2 of 3 runs:",
     ] {
         let spaced = drawn.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(spaced.contains(row), "{row}: {drawn}");
     }
-    assert!(drawn.contains("point 2 of 2, run 2 of 2"), "{drawn}");
+    assert!(drawn.contains("point 2 of 2, run 3 of 3"), "{drawn}");
     // A verdict takes all runs; the table, which has them, goes to a file here.
     assert!(!drawn.contains("VALID"), "{drawn}");
 }
