@@ -69,6 +69,7 @@ fn plain(path: &Path) -> PathBuf {
 
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn all() -> BTreeMap<PathBuf, Page> {
         let mut found = Vec::new();
@@ -111,6 +112,49 @@ mod tests {
             }
         }
         assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.filter(|word| !word.is_empty())
+    }
+
+    /// Whether a word of code can be followed: a placeholder stands for the reader's own word, and
+    /// a command or an expression is no name.
+    fn is_there(code: &str, defined: &BTreeSet<&str>) -> bool {
+        let is_checked = |name: &str| code.ends_with('!') || name.starts_with(char::is_uppercase);
+        match code {
+            _ if code.contains([' ', '=']) || code.contains("NAME") => true,
+            _ if code.contains('/') => shell::root().join(code).exists(),
+            _ => words(code).all(|name| !is_checked(name) || defined.contains(name)),
+        }
+    }
+
+    #[test]
+    fn what_contributing_names_is_in_the_tree_and_its_examples_are_lines_of_it() {
+        const BY: &str = "struct enum trait impl const static macro_rules";
+        let sources: String = crate::sources::all().into_iter().map(|one| one.1).collect();
+        let mut defined = BTreeSet::new();
+        for (by, name) in words(&sources).zip(words(&sources).skip(1)) {
+            if BY.split(' ').any(|one| one == by) {
+                defined.insert(name);
+            }
+        }
+        let page = std::fs::read_to_string(shell::root().join("CONTRIBUTING.md")).unwrap();
+        let mut gone = Vec::new();
+        for (nth, text) in page.split("```").enumerate() {
+            if nth % 2 == 1 {
+                let examples = text.lines().filter(|line| !line.starts_with("cargo "));
+                gone.extend(examples.filter(|line| !sources.contains(line.trim())));
+            } else {
+                let codes = text.split('`').skip(1).step_by(2);
+                gone.extend(codes.filter(|code| !is_there(code, &defined)));
+            }
+        }
+        assert!(gone.is_empty(), "{gone:#?}");
+        for never in ["tool/never.rs", "never!", "NeverThere", "Run::NEVER_THERE"] {
+            assert!(!is_there(never, &defined), "{never}");
+        }
     }
 
     #[test]
