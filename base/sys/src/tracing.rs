@@ -165,7 +165,7 @@ mod tests {
                     0000000000000000 3      3    0003   0     0 0      0      90211\n\
                     0000000000000000 3      2    0800   2     1 0      0      90212\n";
         assert_eq!(captures_in(text), [90_210]);
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&socket);
         let link = fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap();
         let link = link.to_string_lossy().into_owned();
