@@ -2,7 +2,7 @@
 //! is every run flagged whose headline moved by a tenth, and no other?
 //!
 //! A session is a chain of runs of one command line: left alone, planted, left
-//! alone, planted, ..., left alone. [`judge`] has the definitions, [`kinds`] what
+//! alone, planted, ..., left alone. [`judge`] has the definitions, [`mod@kinds`] what
 //! is run and planted.
 
 mod judge;
