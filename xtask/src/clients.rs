@@ -1,8 +1,8 @@
 //! `cargo xtask clients`: the packages of `clients/`, each by its own tests, and
 //! the Redis clients that people have, raw, against jostled.
 //!
-//! What an ecosystem needs is installed under `target/clients`; its toolchain
-//! (go, node and npm, a JDK and mvn) must be there.
+//! The toolchain of an ecosystem must be there (go, node and npm, a JDK and mvn); all else that it
+//! needs is installed under `target/clients`.
 
 mod packages;
 mod raw;
@@ -20,7 +20,7 @@ struct Ground {
     place: PathBuf,
 }
 
-/// What scripts begin with: a copy of a directory of the repository, since npm and mvn write
+/// The beginning of scripts: a copy of a directory of the repository, since npm and mvn write
 /// beside their sources; mvn, with its repository under `$PLACE`; and npm's installation.
 const TOOLS: &str = "
 copy() { mkdir -p \"$PLACE/$2\"; cp -r \"$1/.\" \"$PLACE/$2\"; cd \"$PLACE/$2\"; }

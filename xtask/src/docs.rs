@@ -34,12 +34,12 @@ fn pages() -> impl Iterator<Item = (String, &'static str, String)> {
     pages.chain(verbs)
 }
 
-/// What builds the programs alone.
+/// The command that builds the programs alone.
 const BUILD: &str =
     "build --quiet -p jostle -p jostle-procd -p jostle-lock-command --features jostle/services";
 
-/// What builds them with all tests, as `ci` has just done. With other packages beside them
-/// cargo would compile most of it again.
+/// The command that builds them with all tests, as `ci` has just done. With other packages beside
+/// them cargo would compile most of it again.
 const BUILD_ALL: [&str; 3] = ["test", "--quiet", "--no-run"];
 
 /// Writes all pages, or compares them.

@@ -73,8 +73,8 @@ mod tests {
         assert_eq!(found, PACKAGES.map(str::to_owned).into());
     }
 
-    /// What is ignored for another reason is run by nobody; what judges figures and is not
-    /// ignored fails `ci` on a busy machine.
+    /// Every ignored test names a command: one ignored for another reason is run by nobody, and one
+    /// that judges figures and is not ignored fails `ci` on a busy machine.
     #[test]
     fn every_ignored_test_names_the_command_that_runs_it() {
         let mut found = [0; 2];

@@ -1,4 +1,4 @@
-//! What developers of jostle run, with nothing but the Rust toolchain and the
+//! Tasks of the developers of jostle, with nothing but the Rust toolchain and the
 //! system's packages:
 //!
 //! - `cargo xtask test`: the tests that need nothing but the toolchain, as any user;

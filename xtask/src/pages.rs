@@ -6,7 +6,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// What a page links to, and what can be linked to in it.
+/// The links of a page, and their possible targets in it.
 #[derive(Default)]
 struct Page {
     links: Vec<String>,

@@ -15,7 +15,7 @@ const PLAIN: [&str; 4] = ["faults::", "growth::", "own_lib::", "readme::"];
 /// With how many threads each runs.
 const THREADS: &str = "3";
 
-/// What a program's tests are chosen by, in libtest's words; none if it is left out.
+/// The words of libtest that choose a program's tests; none if it is left out.
 fn chosen(program: &TestProgram) -> Option<Vec<&'static str>> {
     let name = program.to_string();
     match program.is_live() {
@@ -44,7 +44,7 @@ pub(crate) fn run(only_compile: bool, compiled: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was left out, and why.
+/// The programs left out, and why.
 fn left_out(programs: &[TestProgram], some: &[Chosen<'_>]) -> anyhow::Result<String> {
     let (mut ran, mut all) = (0, 0);
     for program in programs {

@@ -27,7 +27,7 @@ const TEXTS: [(&str, &str); 8] = [
     ("txt", "#"),
 ];
 
-/// What is counted: the product and, below it, the crates.
+/// The parts counted: the product and, below it, the crates.
 const PRODUCTS: [&str; 6] = ["tool", "jostled", "procd", "base", "lab", "xtask"];
 
 /// The crates that somebody must know who contributes to the core of `jostle`. A target is

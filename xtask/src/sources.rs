@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use jostle_testbed::test_programs::LIVE_TESTS;
 
-    /// What starts processes, waits, or needs a network.
+    /// The words of code that starts processes, waits, or needs a network.
     const LIVE: [&str; 7] = [
         "Command::new(",
         "thread::sleep(",
@@ -83,7 +83,7 @@ mod tests {
         assert!(live > 10, "{live}");
     }
 
-    /// What is done without an option stands in the table of options alone.
+    /// The behaviour without an option stands in the table of options alone.
     #[test]
     fn no_default_of_an_option_stands_outside_the_table() {
         let table = include_str!("../../tool/model/src/options/table.rs");

@@ -133,7 +133,7 @@ mod tests {
     mod live_tests {
         use super::*;
 
-        /// What it prints first and what the setting is meanwhile and afterwards, if it was this.
+        /// The first line, and the setting meanwhile and afterwards, if it was this.
         fn sentinel_on(was: &str) -> [String; 3] {
             let setting = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(setting.path(), was).unwrap();

@@ -15,8 +15,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// What stands in the names of tests that have the machine to themselves: the module that
-/// they are in.
+/// The part of the names of tests that have the machine to themselves: the module that they are in.
 pub(crate) const ALONE: &str = "::alone::";
 
 /// The test program that has such tests, and takes as long as all others.
@@ -108,8 +107,7 @@ fn run_one(program: &TestProgram, tests: &[&str], threads: &str) -> anyhow::Resu
     judged(program, start, status, &String::from_utf8_lossy(&said))
 }
 
-/// What came of its tests. If the machine stood still meanwhile, those that failed run once
-/// more.
+/// The outcome of its tests. If the machine stood still meanwhile, those that failed run once more.
 fn judged(
     program: &TestProgram,
     start: Instant,

@@ -1,6 +1,6 @@
-//! What the daemons `jostled` and `procd` share: settings from a file, sizes and
-//! addresses in them, sockets that are listened on, the limit of open files, signals,
-//! lines of a log, and how they start.
+//! The common part of the daemons `jostled` and `procd`: settings from a file, sizes and addresses
+//! in them, sockets that are listened on, the limit of open files, signals, lines of a log, and how
+//! they start.
 //!
 //! Only what is the same for both stands here. Their protocols, settings and metrics
 //! are their own.

@@ -264,8 +264,7 @@ pub fn exit(code: u8) -> ! {
     }
 }
 
-/// What the kernel left on the stack of a new process: arguments, then
-/// environment.
+/// The kernel's data on the stack of a new process: arguments, then environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     argc: usize,

@@ -1,4 +1,4 @@
-//! Which CPUs a thread may use, and how exact its timers are.
+//! The CPUs that a thread may use, and how exact its timers are.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::io;

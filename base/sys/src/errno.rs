@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-/// What the last call of libc left in `errno`.
+/// The `errno` of libc's last call.
 #[inline]
 pub(crate) fn last_errno() -> Errno {
     // SAFETY: the address of this thread's errno is always valid.

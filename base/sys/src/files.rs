@@ -243,8 +243,8 @@ const FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x0958_458f, "hugetlbfs"),
 ];
 
-/// What tells a library or a program from others: a hash of its bytes (FNV-1a; nobody is meant
-/// to be deceived) and their number. None for any other file.
+/// A mark that tells a library or a program from others: a hash of its bytes (FNV-1a; nobody is
+/// meant to be deceived) and their number. None for any other file.
 pub fn program_mark(path: &Path) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;
     let is_program = bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"#!");

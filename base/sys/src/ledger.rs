@@ -43,7 +43,7 @@ const LIST: &str = "ledger";
 /// The key of its first line.
 const NAMESPACES: &str = "namespaces";
 const PREFIX: &str = "jostle-";
-/// What the names of servers' directories begin with.
+/// The prefix of the names of servers' directories.
 const SERVER_PREFIX: &str = "server-of-";
 /// Temporary files on a disk (Filesystem Hierarchy Standard, 5.15).
 const DISK: &str = "/var/tmp";
@@ -226,7 +226,7 @@ impl Ledger {
         (&self.list).write_all(&line)
     }
 
-    /// What is recorded and not withdrawn, in order.
+    /// The items recorded and not withdrawn, in order.
     fn items(&self) -> io::Result<Vec<Item>> {
         let text = fs::read(self.path.join(LIST))?;
         let mut items = Vec::new();

@@ -25,7 +25,7 @@ use text::{Memory, Semaphores, Status};
 /// One resource limit of this process; None means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rlimit {
-    /// What binds now.
+    /// The limit that binds now.
     pub soft: Option<u64>,
     /// How far the process may raise it by itself.
     pub hard: Option<u64>,
@@ -142,7 +142,7 @@ pub struct Machine {
     pub shm_bytes: Option<u64>,
     /// Whether this process may make an IPC namespace of its own.
     pub private_ipc: bool,
-    /// What is allowed of sockets.
+    /// The limits of sockets.
     pub net: net::Net,
 }
 

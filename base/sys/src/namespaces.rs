@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-/// What a host has for itself (namespaces(7)).
+/// The namespaces of a host of its own (namespaces(7)).
 const OWN: libc::c_int = libc::CLONE_NEWPID
     | libc::CLONE_NEWTIME
     | libc::CLONE_NEWNET

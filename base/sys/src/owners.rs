@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls a kind of lock on a file.
+/// The kernel's name for a kind of lock on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnedBy {
     /// flock(2).

@@ -183,13 +183,13 @@ pub fn set_name(name: &str) {
 /// How a child ended, and what it cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Which.
+    /// Its number.
     pub pid: u32,
     /// Its exit code, or
     pub code: Option<i32>,
     /// the signal that killed it.
     pub signal: Option<i32>,
-    /// What it used in its life.
+    /// The CPU time and faults of its life.
     pub usage: Usage,
 }
 
@@ -210,12 +210,12 @@ fn usage_of(raw: &libc::rusage) -> Usage {
     }
 }
 
-/// What this process has used so far.
+/// The use of this process so far.
 pub fn own_usage() -> Usage {
     usage_of(&usage_so_far(libc::RUSAGE_SELF))
 }
 
-/// What children of this process have used that have ended and were waited for.
+/// The use of children of this process that have ended and were waited for.
 pub fn children_usage() -> Usage {
     usage_of(&usage_so_far(libc::RUSAGE_CHILDREN))
 }
@@ -229,7 +229,7 @@ fn usage_so_far(of: libc::c_int) -> libc::rusage {
     }
 }
 
-/// What the kernel has counted of the calling thread so far.
+/// The kernel's counts of the calling thread so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounts {
     /// Times that it lost its CPU although it could have gone on.
@@ -238,7 +238,7 @@ pub struct ThreadCounts {
     pub page_faults: u64,
 }
 
-/// What the kernel has counted of the calling thread (getrusage(2), RUSAGE_THREAD).
+/// The kernel's counts of the calling thread (getrusage(2), RUSAGE_THREAD).
 pub fn thread_counts() -> ThreadCounts {
     let raw = usage_so_far(libc::RUSAGE_THREAD);
     ThreadCounts {

@@ -26,7 +26,7 @@ unsafe extern "C" {
     ) -> libc::c_int;
 }
 
-/// What a mutex does beyond excluding.
+/// A mutex's properties beyond exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutexKind {
     /// Nothing: the default kind.

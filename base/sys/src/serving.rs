@@ -1,4 +1,4 @@
-//! Which processes serve an address of this machine: the owners of its sockets.
+//! The processes that serve an address of this machine: the owners of its sockets.
 //!
 //! A socket has an inode, which the kernel names beside its address (sock_diag, or else
 //! /proc/net), and /proc/PID/fd beside its owner. Other users' descriptors can be looked at by
@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// What a server is asked at.
+/// The address that a server is asked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port, at whatever address of this host.

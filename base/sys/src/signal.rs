@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// What the handler writes to: the descriptor of `BELL`, or -1.
+/// The descriptor that the handler writes to: that of `BELL`, or -1.
 static BELL_NUMBER: AtomicI32 = AtomicI32::new(-1);
 
 /// Both ends of this process's, and which process that is: a child of a fork needs one

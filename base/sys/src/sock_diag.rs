@@ -32,7 +32,7 @@ pub struct Tcp {
     pub unread: u32,
     /// Bytes that were written and not acknowledged; of a listener how many may wait.
     pub unsent: u32,
-    /// What it has carried so far; absent of a listener and of one in TIME_WAIT.
+    /// The traffic so far; absent of a listener and of one in TIME_WAIT.
     pub carried: Option<Carried>,
     /// Until its timer ends, in milliseconds: of one in TIME_WAIT until that ends.
     pub expires_ms: u32,
@@ -50,7 +50,7 @@ impl Default for Id {
     }
 }
 
-/// What a connection has carried since it was opened.
+/// The traffic of a connection since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Bytes sent and acknowledged.
@@ -154,7 +154,7 @@ pub const LISTEN: u8 = 10;
 /// A connection that is closed, whose ports are not free yet.
 const TIME_WAIT: u8 = 6;
 
-/// Which sockets are asked for.
+/// The sockets asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// Their own port; 0: any.

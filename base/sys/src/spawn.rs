@@ -112,7 +112,7 @@ struct Pointers(Vec<*mut libc::c_char>);
 // and only ever read through a `&mut Program`.
 unsafe impl Send for Pointers {}
 
-/// What every start has in common, as posix_spawn wants it.
+/// The attributes common to every start, as posix_spawn wants them.
 struct Setting {
     actions: libc::posix_spawn_file_actions_t,
     attributes: libc::posix_spawnattr_t,

@@ -48,7 +48,7 @@ pub fn own_cpu_ns() -> u64 {
     CpuClock(libc::CLOCK_PROCESS_CPUTIME_ID).read().unwrap_or(0)
 }
 
-/// What the scheduler counts of one thread (/proc/PID/task/TID/schedstat).
+/// The scheduler's counts of one thread (/proc/PID/task/TID/schedstat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
     /// On a CPU, in nanoseconds, as of the last tick or switch.
@@ -59,8 +59,8 @@ pub struct Scheduled {
     pub switches: u64,
 }
 
-/// What the scheduler counts of one thread, open to be read again and again: opening
-/// it takes several times as long as reading it.
+/// The scheduler's counts of one thread, open to be read again and again: opening it takes several
+/// times as long as reading it.
 #[derive(Debug)]
 pub struct SchedulerClock(File);
 
@@ -100,7 +100,7 @@ pub fn scheduled(pid: u32, tid: u32) -> Option<Scheduled> {
 #[derive(Debug)]
 pub struct SleepState(File);
 
-/// What it waits for beside CPUs.
+/// The wait of a thread beside those for CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asleep {
     /// It waits for a disk, or for what no signal ends (state D).
@@ -172,7 +172,7 @@ pub struct MachineTicks {
 }
 
 impl MachineTicks {
-    /// What the hypervisor took, and soft interrupts, on these CPUs, or on all if none are
+    /// Time that the hypervisor took, and soft interrupts, on these CPUs, or on all if none are
     /// named.
     pub fn on(&self, cpus: &[usize]) -> [u64; 2] {
         let each = self.each.iter();

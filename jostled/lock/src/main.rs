@@ -33,7 +33,7 @@ mod code {
     pub(crate) const NOT_FOUND: u8 = 127;
 }
 
-/// What ends this program before its command has run, with its exit code.
+/// A failure that ends this program before its command has run, with its exit code.
 #[derive(Debug, PartialEq, Eq)]
 struct Failure(u8, String);
 

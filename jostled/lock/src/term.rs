@@ -57,7 +57,7 @@ impl Times {
     }
 }
 
-/// What wrapper and guard both know.
+/// The memory that wrapper and guard share.
 pub(crate) struct Page(Region);
 
 impl Page {

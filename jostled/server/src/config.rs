@@ -70,7 +70,7 @@ pub enum ConfigError {
     Value(String),
 }
 
-/// What a start does while leases of the program before may still run.
+/// The conduct of a start while leases of the program before may still run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterCrash {

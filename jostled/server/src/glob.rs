@@ -7,7 +7,7 @@ pub(crate) struct Pattern {
     text: Vec<u8>,
     /// Bytes at its beginning that stand for themselves.
     plain: usize,
-    /// What matches the rest, unless that is empty or a star.
+    /// The machine that matches the rest, unless that is empty or a star.
     rest: Option<Box<Machine>>,
 }
 
@@ -54,7 +54,7 @@ impl Pattern {
     }
 }
 
-/// What matching costs at least, in steps.
+/// The least cost of matching, in steps.
 const SET_OUT: u64 = 16;
 
 /// All states of a pattern at once, each a bit: bit n is set if the first n elements

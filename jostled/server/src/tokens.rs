@@ -74,8 +74,8 @@ pub trait TokenStore: Send {
     }
 }
 
-/// What a start must know of the leases of the program before: all of them have ended
-/// `longest_ms` after the last instant at which one could be granted or renewed.
+/// A promise to the next start about this program's leases: all of them have ended `longest_ms`
+/// after the last instant at which one could be granted or renewed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// No lease, and no session that holds or waits, is longer; `u64::MAX`: not known.
@@ -150,7 +150,7 @@ pub enum StoreError {
     Unsound {
         /// The log.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
 }
@@ -167,11 +167,11 @@ pub(crate) struct FileStore {
     /// The number of the next write of it.
     generation: u64,
     promised: Promise,
-    /// Which record of each pair is written first: never the only one that is right.
+    /// The record of each pair that is written first: never the only one that is right.
     first: [usize; 2],
 }
 
-/// What a data directory holds.
+/// The content of a data directory.
 pub(crate) struct Opened {
     pub(crate) store: FileStore,
     /// The first token that was never given out.
@@ -217,7 +217,7 @@ pub(crate) fn identity(file: &File) -> io::Result<u64> {
     Ok(checksum(format!("{} {born:?}", found.stx_ino).as_bytes()))
 }
 
-/// What the bytes of a file say.
+/// The content of a file's bytes.
 struct Content {
     /// The number of the latest write, what it reserved, and its run.
     latest: [u64; 3],
@@ -228,7 +228,6 @@ struct Content {
     copied: bool,
     /// As in [`FileStore`].
     write_first: [usize; 2],
-    /// What is wrong with it.
     faults: Vec<&'static str>,
 }
 
@@ -443,7 +442,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// What has failed, from the system's error.
+/// The error for a failed call, from the system's error.
 pub(crate) fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |error| StoreError::Io { path, call, error }

@@ -1,7 +1,7 @@
 //! Command lines: words, one a line of the input, as a user or a script types them.
 //! Nothing is started and no file is read.
 //!
-//! What must hold for every input:
+//! The properties that must hold for every input:
 //!
 //! - no panic: a line makes sense, or is refused in words;
 //! - a plan that is resolved is resolved to itself the next time, so that a result can be

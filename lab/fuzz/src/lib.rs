@@ -1,4 +1,4 @@
-//! What must hold for every input of codec, handover, procedures, writers, command
+//! The properties that must hold for every input of codec, handover, procedures, writers, command
 //! lines and plans: a module for each fuzz target, whose head names its oracles. `cargo xtask fuzz`
 //! searches for inputs that break them; the tests here give each its seeds.
 

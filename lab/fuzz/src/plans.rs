@@ -1,6 +1,6 @@
 //! Plan files: any text, as `jostle run` reads it.
 //!
-//! What must hold for every input:
+//! The properties that must hold for every input:
 //!
 //! - no panic, neither in reading nor in resolving;
 //! - a text that is refused is refused with the name of the file and the line, and never

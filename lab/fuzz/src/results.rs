@@ -5,7 +5,7 @@
 //! which of its bytes it is cut, and triples that say which of its figures becomes which
 //! absurd one.
 //!
-//! What must hold for every input:
+//! The properties that must hold for every input:
 //!
 //! - no panic, however absurd the figures are;
 //! - nothing is printed as `NaN` or an infinity (gnuplot's `nan` stands for what was not
@@ -29,7 +29,7 @@ const FILES: [&str; 4] = [
 /// So many records of a file have every column, and are read quickly.
 const RECORDS: usize = 4;
 
-/// What a figure becomes: the least and the most that a file may hold, what is divided by
+/// The values that replace figures: the least and the most that a file may hold, what is divided by
 /// where nothing was measured, and what no file may hold.
 const ABSURD: [&str; 10] = [
     "0", "1", "-1", "1e100", "-1e100", "1e-100", MOST, "0.5", "1e308", "5e-324",

@@ -9,7 +9,7 @@ use std::process::Command;
 /// A certificate and its key, as files of PEM.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// What clients name as their authority.
+    /// The authority that clients name.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,

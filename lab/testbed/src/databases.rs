@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// Who owns the databases, and logs in to them.
 pub const POSTGRES_USER: &str = "postgres";
-/// The same of MariaDB.
+/// The administrator of MariaDB.
 pub const MARIADB_USER: &str = "root";
 
 /// The programs of the newest PostgreSQL that is installed.

@@ -28,7 +28,7 @@ impl FakeConsul {
         FakeConsul::serving("")
     }
 
-    /// The same over TLS, with this certificate.
+    /// A server over TLS, with this certificate.
     ///
     /// # Errors
     /// As above.

@@ -45,7 +45,7 @@ impl Leash {
         writeln!(input, "{line}").context("the program has ended")
     }
 
-    /// What it prints, if that is piped; once.
+    /// The output, if that is piped; once.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }

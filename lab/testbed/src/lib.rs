@@ -1,6 +1,6 @@
-//! What tests, validations and benchmarks of jostle measure and break: real servers,
-//! each in a directory of its own and gone with the process that started it; hosts made
-//! of namespaces; and the Debian packages that all of it comes from.
+//! The objects that tests, validations and benchmarks of jostle measure and break: real servers,
+//! each in a directory of its own and gone with the process that started it; hosts made of
+//! namespaces; and the Debian packages that all of it comes from.
 //!
 //! An ordinary dependency: of tests, of `lab` (`cargo xtask validate`, `peers`) and of
 //! `xtask`. Nothing that users install is linked with it.

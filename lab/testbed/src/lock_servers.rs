@@ -274,7 +274,7 @@ fn consul() -> &'static str {
     CONSUL.with(|consul| *consul.get_or_init(make))
 }
 
-/// The same with a password, as `redis://HOST:PORT`, and a jostled of that kind.
+/// A Redis with a password, as `redis://HOST:PORT`, and a jostled of that kind.
 pub fn guarded(password: &str) -> [String; 2] {
     let mut server = Server::bind(Config {
         users: jostle_lockd::users::Users::single(Some(password)),

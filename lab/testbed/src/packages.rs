@@ -66,7 +66,7 @@ qemu-user qemu-aarch64 runs programs for AArch64, such as jostle-call with its t
 python3-wheel /usr/lib/python3/dist-packages/wheel/__main__.py packs the wheel, and compares its files with their sums
 ";
 
-/// What `cargo xtask long` needs beside them.
+/// The packages that `cargo xtask long` needs beside them.
 pub const LIBRARIES: &str = "\
 python3-pandas /usr/share/doc/python3-pandas/copyright reads a table of tool/docs/questions.md
 npm npm fetches the lock for Node.js that `pipe` is tested with
@@ -74,8 +74,8 @@ maven mvn builds the locks in Java that `pipe` is tested with
 default-jdk-headless javac compiles and runs them
 ";
 
-/// What `cargo xtask screens`, `peers --clients`, `validate judge-cases` and `validate situations`
-/// need beside all of these.
+/// The packages that `cargo xtask screens`, `peers --clients`, `validate judge-cases` and `validate
+/// situations` need beside all of these.
 const REFERENCE: &str = "\
 webp cwebp makes the pictures of `cargo xtask screens` small
 libmemcached-dev /usr/include/libmemcached/memcached.h the client that the target `memcached` is compared with
@@ -109,7 +109,7 @@ gdb gdb a debugger that holds a server, for `validate situations`
 nftables nft the firewalls of those situations
 ";
 
-/// What `cargo xtask dist` needs beside those of tests.
+/// The packages that `cargo xtask dist` needs beside those of tests.
 pub const DIST: &str = "\
 ca-certificates /etc/ssl/certs/ca-certificates.crt the authorities that the image brings
 mmdebstrap mmdebstrap makes the clean root in which packages are installed
@@ -117,7 +117,7 @@ skopeo skopeo reads the image and compares its digests
 umoci umoci unpacks the image
 ";
 
-/// What is to be done about packages.
+/// The work to do with packages.
 #[derive(Debug, PartialEq, Eq)]
 enum Action {
     /// All are there.

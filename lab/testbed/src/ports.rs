@@ -12,7 +12,7 @@ pub fn free_port() -> io::Result<u16> {
     free_port_of(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// The same of another address.
+/// A free port of another address.
 ///
 /// # Errors
 /// The system's.

@@ -100,7 +100,7 @@ impl Relay {
         self.send(index, &replies);
     }
 
-    /// What a client asks of a jostled before and after a run.
+    /// The relay's answer to a client that asks before and after a run.
     fn info(&self) -> Vec<u8> {
         let (pid, grants) = (std::process::id(), self.grants);
         let text = format!("process_id:{pid}\r\ngrants:{grants}\r\n");

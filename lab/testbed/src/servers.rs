@@ -44,7 +44,7 @@ pub enum Server {
     Mariadb,
     /// etcd, a cluster of one.
     Etcd,
-    /// The same in a current version, which is built ([`crate::etcd`]).
+    /// An etcd of a current version, which is built ([`crate::etcd`]).
     CurrentEtcd,
     /// ZooKeeper, alone.
     Zookeeper,
@@ -111,7 +111,7 @@ impl Server {
         self.start_at(jostle, Placed { cpu, group: None })
     }
 
-    /// The same, placed as asked.
+    /// Starts the server, placed as asked.
     ///
     /// # Errors
     /// As above; slapd is in no group of its own.
@@ -148,7 +148,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// What the verbs that send requests are given.
+    /// The target for the verbs that send requests.
     pub fn target(&self) -> String {
         let at = self.address;
         match self.server {
@@ -184,7 +184,7 @@ fn own(server: Server, jostle: &Path, name: &str, placed: Placed<'_>) -> anyhow:
 }
 
 impl Placed<'_> {
-    /// What a command line begins with that keeps to it.
+    /// The words at the beginning of a command line that keeps to it.
     pub fn words(self) -> Vec<String> {
         let enter = match self.group {
             Some(group) => format!("echo 0 > {}/cgroup.procs && ", group.display()),
@@ -224,7 +224,7 @@ pub fn launch(
     launch_at(server, placed, (address, Stdio::null()), words)
 }
 
-/// The same at this address; what it complains of goes there.
+/// Launches the server at this address; its complaints go there.
 pub(crate) fn launch_at(
     server: Server,
     placed: Placed<'_>,

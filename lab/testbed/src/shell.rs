@@ -19,9 +19,9 @@ pub fn target_directory() -> PathBuf {
     }
 }
 
-/// What `cargo run` tells the program that it starts of the program's own package. A cargo
-/// that inherits these compiles again what asks for one of them, as ring does, and with it
-/// most of the workspace.
+/// The variables by which `cargo run` tells the program that it starts of the program's own
+/// package. A cargo that inherits these compiles again what asks for one of them, as ring does, and
+/// with it most of the workspace.
 const OF_THE_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 
 /// The whole workspace, with what is left out of `cargo build` unless it is asked for.

@@ -31,7 +31,7 @@ const MEMBERS: u32 = 20;
 /// For its process to be noted, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What to start.
+/// The configuration to start.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Users, `uid=user0` to the last; groups come beside them.

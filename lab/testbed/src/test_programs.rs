@@ -14,10 +14,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What stands in the names of unit tests that are live.
+/// The part of the names of unit tests that are live.
 pub const LIVE_TESTS: &str = "live_tests::";
 
-/// What stands in the names of tests that judge figures.
+/// The part of the names of tests that judge figures.
 pub const FIGURES: &str = "::figures::";
 
 /// A test program.

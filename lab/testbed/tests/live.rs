@@ -172,7 +172,7 @@ print(socket.gethostname(), time.process_time() - began, flush=True)";
     assert!(hosts.cpu("h2", Some(0.0)).is_err());
 }
 
-/// What there may be of hosts: processes in their namespaces, files, groups.
+/// The traces of hosts: processes in their namespaces, files, groups.
 fn traces(hosts: &[Member], directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

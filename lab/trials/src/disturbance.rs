@@ -1,4 +1,4 @@
-//! What `jostle disturb` plants, beside what is measured.
+//! The disturbances that `jostle disturb` plants, beside what is measured.
 
 use anyhow::{Context, ensure};
 use jostle_testbed::servers::Placed;

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     smoke: Option<PathBuf>,
 }
 
-/// What a trial needs to know.
+/// The needs of a trial.
 struct Ground {
     jostled: PathBuf,
     jostle: PathBuf,

@@ -1,4 +1,4 @@
-//! What a call costs: side by side, interleaved, in one run.
+//! The cost of a call: side by side, interleaved, in one run.
 //!
 //! ```text
 //! cargo build --release -p jostle-procd --bins --examples

@@ -9,7 +9,7 @@ pub const UNREACHABLE: u8 = 69;
 /// Exit code if the engine answers that there is no exit code (EX_SOFTWARE).
 pub const FAILED: u8 = 70;
 
-/// What `--help` prints.
+/// The output of `--help`.
 pub const HELP: &str = "\
 Calls a procedure of procd, and exits with its exit code.
 
@@ -84,7 +84,7 @@ pub struct Options<'a> {
     pub input: bool,
     /// The token, which the engine may need.
     pub token: Option<&'a [u8]>,
-    /// Which argument names the procedure; the rest are its own.
+    /// The argument that names the procedure; the rest are its own.
     pub procedure: usize,
 }
 
@@ -252,7 +252,7 @@ impl SocketAddress {
         self.is_unix() && self.bytes[2] == 0
     }
 
-    /// What connect(2) wants.
+    /// The bytes for connect(2).
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()

@@ -31,7 +31,7 @@ fn asked<'a>(line: &'a Line<'a>) -> Options<'a> {
     }
 }
 
-/// What is sent, and in how many pieces.
+/// The bytes sent, and in how many pieces.
 fn request(words: &[&[u8]]) -> (String, usize) {
     request_with(words, None)
 }

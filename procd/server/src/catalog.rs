@@ -28,9 +28,9 @@ pub(crate) const RESERVED: [&str; 3] = ["sizecheck", "stats", "metrics"];
 pub(crate) struct Procedure {
     /// Unique for each version.
     pub id: u64,
-    /// What follows the `/`.
+    /// The name behind the `/`.
     pub name: Arc<str>,
-    /// What it does.
+    /// Its code.
     pub body: Body,
     /// Its counters, shared by all versions.
     pub stats: Arc<ProcedureStats>,
@@ -42,7 +42,7 @@ pub(crate) struct Procedure {
     pub load_error: Option<Arc<str>>,
 }
 
-/// What a procedure does.
+/// A procedure's code.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Body {
     /// The built-in `/sizecheck`.

@@ -29,7 +29,7 @@ pub(crate) struct Request {
     pub host: Option<Range<usize>>,
     /// The bearer token that was sent.
     pub token: Option<Range<usize>>,
-    /// What the client states of its caller: `directory`, `user`, `terminal`.
+    /// The client's statement about its caller: `directory`, `user`, `terminal`.
     pub caller: Vec<(&'static str, Range<usize>)>,
     /// The body.
     pub body: Range<usize>,

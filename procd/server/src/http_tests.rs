@@ -6,7 +6,7 @@ const LIMITS: Limits = Limits {
     body: 64,
 };
 
-/// What a stream of bytes means when all of it is there.
+/// The meaning of a stream of bytes when all of it is there.
 fn meaning(bytes: &[u8]) -> (Vec<String>, Option<Refusal>) {
     let (mut requests, mut at) = (Vec::new(), 0);
     loop {
@@ -38,7 +38,7 @@ fn shown(request: &Request, bytes: &[u8]) -> String {
     )
 }
 
-/// The same stream in pieces, as a connection gives it.
+/// The meaning of a stream in pieces, as a connection gives it.
 fn in_pieces(pieces: &[&[u8]]) -> (Vec<String>, Option<Refusal>) {
     let (mut requests, mut input) = (Vec::new(), Vec::new());
     for piece in pieces {

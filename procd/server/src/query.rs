@@ -11,7 +11,7 @@ pub(crate) struct Args {
     pub positional: Vec<Vec<u8>>,
     /// Those with one, in order; of several with the same name the last counts.
     pub named: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What the client states of its caller: `directory`, `user`, `terminal`.
+    /// The client's statement about its caller: `directory`, `user`, `terminal`.
     pub caller: Vec<(&'static str, Vec<u8>)>,
 }
 

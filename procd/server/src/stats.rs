@@ -185,7 +185,7 @@ pub(crate) fn json(server: &ServerStats, procedures: &[Known<'_>]) -> String {
 /// A counter or gauge of the server: its name, its kind, what it is, its value.
 type Row = (&'static str, &'static str, &'static str, f64);
 
-/// The same of each procedure: its values, each with the labels that it has beside the
+/// A counter or gauge of each procedure: its values, each with the labels that it has beside the
 /// procedure's name.
 type Family = (
     &'static str,

@@ -135,7 +135,7 @@ fn copied(words: &[String], copies: u64) -> Vec<String> {
     shell.chain(words.iter().cloned()).collect()
 }
 
-/// What stands before the braces, the number in them, and what follows.
+/// The text before the braces, the number in them, and the text behind.
 fn braced(word: &str) -> Option<(&str, u64, &str)> {
     let (before, rest) = word.split_once('{')?;
     let (number, after) = rest.split_once('}')?;
@@ -243,7 +243,7 @@ impl Bench<'_> {
         settle(&self.words, &runs, self.args.repeat.is_none())
     }
 
-    /// What the pairs show, once all of them are there.
+    /// Settles the pairs, once all of them are there.
     fn settle(&mut self, code: u8) -> Result<u8, Failure> {
         let is_pairs = self.args.double || self.args.copies.is_some();
         if !is_pairs || code != exit::DONE {

@@ -209,7 +209,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     write_out(&shown(text))
 }
 
-/// The same for a text that is already safe for printing.
+/// Writes a text that is already safe for printing.
 fn write_out(text: &str) -> anyhow::Result<()> {
     match messages::write_result(std::io::stdout(), text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

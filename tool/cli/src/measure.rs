@@ -150,8 +150,8 @@ fn measure_here(
     deliver(ran, files, output, &crew.signals)
 }
 
-/// What runs beside, before anything is started. Not with several hosts, because it would
-/// look at this one only.
+/// A look at the programs that run beside, before anything is started. Not with several hosts, because it
+/// would look at this one only.
 fn first_look(hosts: usize, output: &Output) -> Result<Option<Look>, Failure> {
     if hosts > 1 && output.wait_quiet.is_some() {
         return Err(Failure::Usage(WAITS_FOR_ONE.to_owned()));
@@ -180,7 +180,7 @@ fn reserve(rest: Option<&Rest>, output: &Output) -> Result<Files, Failure> {
     Ok(Files { file, writer, page })
 }
 
-/// What `--dry-run` prints.
+/// The output of `--dry-run`.
 fn plans_in_full(resolved: &[Resolved]) -> String {
     let plans = resolved.iter().map(|r| r.plan.clone().redacted());
     let plans: Vec<Plan> = plans.collect();
@@ -207,7 +207,7 @@ fn resolve_all(plans: Vec<(Plan, String)>, hosts: usize) -> Result<Vec<Resolved>
     }
 }
 
-/// What is said before the first run.
+/// Prints the announcement before the first run.
 fn announce(line: &Line, notes: &[String], resolved: &[Resolved], machine: &Machine) {
     notes.iter().for_each(|note| line.note(note));
     // A single experiment reports its duration by itself, after its pilots.
@@ -226,12 +226,12 @@ fn announce(line: &Line, notes: &[String], resolved: &[Resolved], machine: &Mach
     }
 }
 
-/// What the experiments came to.
+/// The result of the experiments.
 struct Ran {
     sets: Vec<ResultSet>,
     /// The gravest of their codes.
     exit: u8,
-    /// What ended them early.
+    /// The error that ended them early.
     error: Option<String>,
 }
 
@@ -254,7 +254,7 @@ impl Ran {
     }
 }
 
-/// What the experiments of a command share.
+/// State that the experiments of a command share.
 struct Parts {
     /// Boot and program.
     scheduled: Scheduled,

@@ -50,7 +50,7 @@ fn built_in(typed: &Path) -> Result<&'static str> {
     })
 }
 
-/// What a file asks for.
+/// A file's plans.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// Each plan with its place for later error messages:

@@ -25,7 +25,6 @@ const FREE: usize = 4;
 /// Rows of the table where the terminal does not tell its height.
 const ROWS: usize = 20;
 
-/// The line.
 pub(crate) struct Line {
     /// All that is drawn: the rows of the table, and the line below them.
     drawn: RefCell<Drawn>,
@@ -139,7 +138,7 @@ impl Line {
         }
     }
 
-    /// What the line says, whether anybody sees it or not.
+    /// The line's text, whether anybody sees it or not.
     pub(crate) fn text(&self) -> String {
         self.drawn.borrow().text().to_owned()
     }
@@ -159,7 +158,7 @@ impl Line {
     }
 }
 
-/// What the first round showed, where it took longer than was expected.
+/// The first round's time, where it took longer than was expected.
 fn slower_in_words(block: Nanos, all: Nanos) -> String {
     format!(
         "a round of all points takes {}, longer than short trials let expect: about {} in all",

@@ -20,7 +20,7 @@ pub(crate) fn join_by(join_job: JoinJob) {
     JOIN_JOB.get_or_init(|| join_job);
 }
 
-/// What every measurement needs, started in this order.
+/// The means of every measurement, started in this order.
 pub(crate) struct Crew {
     /// The clock of all stamps.
     pub clock: Clock,

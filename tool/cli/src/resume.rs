@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What is to be measured, and what is there already.
+/// The rest of a measurement, and the part that is there already.
 #[derive(Debug)]
 pub(crate) struct Rest {
     /// The result file.
@@ -32,7 +32,7 @@ pub(crate) struct Rest {
     pub plans: Vec<Plan>,
 }
 
-/// What must be as it was.
+/// The conditions that must be as they were.
 #[derive(Debug)]
 pub(crate) struct Now<'a> {
     /// This boot, and jostle's program.
@@ -45,7 +45,7 @@ pub(crate) struct Now<'a> {
     pub points: &'a [(&'a str, At)],
 }
 
-/// What this command is: its boot and its program.
+/// This command's session: its boot and its program.
 pub(crate) fn this_session() -> Scheduled {
     let program = std::fs::metadata("/proc/self/exe").map(|found| {
         let (size, seconds, ns) = (found.len(), found.mtime(), found.mtime_nsec());
@@ -93,7 +93,7 @@ pub(crate) fn earlier_of(
 }
 
 impl Rest {
-    /// What is missing in this file; None if it is complete.
+    /// The rest of this file; None if it is complete.
     pub(crate) fn of(path: &Path, mut sets: Vec<ResultSet>, bytes: Vec<u8>) -> Option<Rest> {
         let last = sets.last()?;
         let is_whole = last.end.as_ref().is_some_and(|end| end.error.is_none());
@@ -137,7 +137,7 @@ impl Rest {
     }
 }
 
-/// What differs, in words; None if the figures of then and now belong together.
+/// A difference, in words; None if the figures of then and now belong together.
 fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
     let Some(known) = &set.scheduled else {
         return Some("it does not hold what resuming needs".to_owned());

@@ -12,7 +12,7 @@ const USUAL: usize = 80;
 const LEAST: usize = 40;
 const MOST: usize = 1_000;
 
-/// What standard output is.
+/// Standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Screen {
     /// Columns.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What [`Signals::listen`] made, for code that has no [`Signals`].
+/// The counter that [`Signals::listen`] made, for code that has no [`Signals`].
 static HEARD: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
 /// Whether signals no longer end this program by themselves.
@@ -25,7 +25,7 @@ fn exit_code(came: &AtomicUsize) -> Option<u8> {
     code.filter(|code| *code > 0)
 }
 
-/// Which of them has come.
+/// The signal that has come.
 pub(crate) struct Signals(Arc<AtomicUsize>);
 
 impl Signals {

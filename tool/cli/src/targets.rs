@@ -20,7 +20,7 @@ const TRAITS: [Trait; 7] = [
     ("pipeline", |e| e.lock.pipeline),
 ];
 
-/// What services promise beside that.
+/// Promises of services beside that.
 const PROMISES: [Trait; 3] = [
     ("durable", |e| e.lock.durable),
     ("replicated", |e| e.lock.replicated),

@@ -20,11 +20,10 @@ use jostle_sys::clock::Clock;
 use jostle_targets::Launcher;
 use jostle_testbed::lock_servers as servers;
 
-/// What the judge believes each clock to be off by: much less than a hold.
+/// The judge's bound on each clock's error: much less than a hold.
 const WITHIN_NS: u64 = 20_000;
 
-/// The same where the clocks have to leave the order of grants open: more than one
-/// hand-off takes on any machine.
+/// A bound that leaves the order of grants open: more than one hand-off takes on any machine.
 const LOOSE_NS: u64 = 5_000_000;
 
 /// On two hosts.
@@ -90,7 +89,7 @@ fn order(target: &str) -> RunOrder {
     }
 }
 
-/// The same, carried by that, for another workload.
+/// The order for another workload, carried by that.
 fn order_of(target: &str, workload: Workload, carrier: Carrier) -> RunOrder {
     let mut order = order(target);
     order.carrier = carrier;
@@ -111,7 +110,7 @@ fn run(keepers: &mut [Keeper; 2], order: &RunOrder) -> [RunData; 2] {
     run_both(keepers, [order.clone(), order.clone()])
 }
 
-/// The same, of one lock for both.
+/// Both hosts do it at the same time, with one lock for both.
 fn run_together(keepers: &mut [Keeper; 2], order: &RunOrder) -> [RunData; 2] {
     let part = |nth: usize| RunOrder {
         share: Some(Share {

@@ -14,7 +14,7 @@ use jostle_worker::workloads::connect::server::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Which process is which.
+/// A process's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Connects.

@@ -1,5 +1,5 @@
-//! What the keeper reads of a sweep of `connect` at each listed number, and of
-//! its closing: CPU clocks, histograms, the kernel's memory.
+//! The keeper's readings during a sweep of `connect` at each listed number, and at its closing: CPU
+//! clocks, histograms, the kernel's memory.
 
 use crate::crew::Role;
 use crate::sweep::Sweep;
@@ -44,7 +44,7 @@ struct Clocks {
     waited_ns: Option<u64>,
 }
 
-/// What the figures of the next number are taken against.
+/// The base of the figures of the next number.
 pub(crate) struct Figures {
     ramp_ns: u64,
     memory: KernelMemory,

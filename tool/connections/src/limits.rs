@@ -15,9 +15,8 @@ use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
 use jostle_worker::order::Demand;
 
-/// What the kernel was seen to keep of one TCP connection with both ends here,
-/// tables of descriptors included: 8.0 to 8.7 KiB (lab/record/connections.md), and a
-/// margin.
+/// The memory that the kernel was seen to keep of one TCP connection with both ends here, tables of
+/// descriptors included: 8.0 to 8.7 KiB (lab/record/connections.md), and a margin.
 pub const TCP_BYTES: u64 = 10_000;
 /// Memory of one end.
 const END_BYTES: u64 = TCP_BYTES / 2;
@@ -34,7 +33,7 @@ pub fn bound(plan: &Plan, sources: u64) -> Option<bool> {
     }
 }
 
-/// What one curve of the plan asks of the machine.
+/// The demands of one curve of the plan on the machine.
 pub fn demand(plan: &Plan, spec: &Spec, at: At) -> Demand {
     let sources = at.sources.unwrap_or(1);
     let embedded = spec.argument.is_none();
@@ -105,7 +104,7 @@ fn ports(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     ))
 }
 
-/// What gives more of them.
+/// The way to more of them.
 fn more_ports(load: &Demand, range: PortRange) -> String {
     let wider = match range {
         _ if load.port_range.is_some() => "a wider --port-range".to_owned(),
@@ -171,7 +170,7 @@ fn conntrack(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     })
 }
 
-/// What is worth saying before a curve is measured.
+/// Warnings before a curve is measured.
 ///
 /// # Errors
 /// A limit that not even the smallest number of connections fits.
@@ -228,8 +227,7 @@ fn waiting(load: &Demand, machine: &Machine) -> Option<String> {
     })
 }
 
-/// What an error of a call means for connection number `nth`: which limit it is,
-/// and what lifts it.
+/// The limit that an error of a call means for connection number `nth`, and what lifts it.
 pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machine) -> String {
     let open = nth.saturating_sub(1);
     let what = meaning(call, error, open, load, machine);
@@ -321,7 +319,7 @@ fn meaning(call: &str, error: &str, open: u64, load: &Demand, machine: &Machine)
     }
 }
 
-/// The same as an option, where one lifts it.
+/// The option that lifts the limit, where there is one.
 pub fn remedy(error: &str, call: &str, load: &Demand) -> Option<Remedy> {
     let by_sources = load.embedded || load.binds_port;
     match (error, call) {

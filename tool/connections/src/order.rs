@@ -1,4 +1,4 @@
-//! What the plan asks of one sweep.
+//! A sweep's order, from the plan.
 
 use crate::limits;
 use jostle_model::plan::Plan;

@@ -17,7 +17,7 @@ pub(crate) struct Processes {
     pub each: u64,
 }
 
-/// What the number of processes follows from.
+/// The numbers from which that of the processes follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Connections.

@@ -19,7 +19,7 @@ const LEAST_BEFORE: u64 = 1_000;
 /// Limits that are named.
 const NEXT_LIMITS: usize = 3;
 
-/// Which sweep this is.
+/// A sweep's place: its target and its swept values.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve<'a> {
     /// As typed.
@@ -28,7 +28,7 @@ pub struct Curve<'a> {
     pub at: At,
     /// Repeat, from 1; the block as well.
     pub run: u32,
-    /// What was asked of the keeper.
+    /// The order to the keeper.
     pub order: &'a SweepOrder,
     /// The machine before it began.
     pub machine: &'a Machine,

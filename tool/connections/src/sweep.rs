@@ -30,7 +30,7 @@ use std::path::Path;
 const MEMORY_LOOK_NS: u64 = 50_000_000;
 /// How long servers may take to accept what is connected, and to tell their usage.
 const SETTLE_NS: u64 = 2_000_000_000;
-/// What a listening socket lets wait, where the kernel allows more.
+/// The connections that a listening socket lets wait, where the kernel allows more.
 const BACKLOG: u64 = 4_096;
 
 /// One sweep of connections, for the keeper. Its points are sent as they are reached.
@@ -157,7 +157,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Does it, telling the parent at each listed number.
+    /// Performs the sweep, telling the parent at each listed number.
     pub(crate) fn perform(
         mut self,
         tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,

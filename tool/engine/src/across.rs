@@ -7,7 +7,7 @@ use jostle_targets::LEASE_FACT;
 
 pub use jostle_worker::grants::{Damaged, unpacked};
 
-/// What the logs of several hosts say of owners on different ones; None where fewer
+/// The comparison of the logs of several hosts, about owners on different ones; None where fewer
 /// than two have one. `hosts` are all, by rank.
 ///
 /// # Errors

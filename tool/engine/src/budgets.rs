@@ -6,7 +6,7 @@
 use crate::order::Sides;
 use jostle_model::plan::Place;
 
-/// What is known of it, and how.
+/// Whether they are apart, and how that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Budgets {
     /// Whether they are apart; None where that is not known.

@@ -56,7 +56,7 @@ pub enum Progress<'a> {
     Alone(&'a str, &'a str),
     /// A pilot for a point.
     Pilot(&'a str, At),
-    /// What was decided: how many runs, and what they will take.
+    /// The decisions: how many runs, and what they will take.
     Planned {
         /// Points of a round.
         points: usize,
@@ -85,7 +85,7 @@ pub enum Progress<'a> {
 /// How the budget has limited the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits<'a> {
-    /// What was given up for it, in words.
+    /// The concessions made for it, in words.
     pub concessions: &'a [String],
     /// The budget, if the runs will exceed it in spite of the concessions.
     pub over: Option<Over<'a>>,
@@ -94,7 +94,7 @@ pub struct Limits<'a> {
 /// A budget that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Over<'a> {
-    /// What all runs together should take.
+    /// The time that all runs together should take.
     pub budget: Nanos,
     /// Options of the user that fix what takes longer, as typed; none where even the
     /// least that means anything takes longer.
@@ -122,7 +122,7 @@ pub struct Session {
     pub started_at: String,
     /// Boot, program and the plans that follow; the experiment adds its schedule.
     pub scheduled: Scheduled,
-    /// What an earlier command measured of this experiment, which is then resumed.
+    /// The measurements of an earlier command of this experiment, which is then resumed.
     pub earlier: Option<Earlier>,
 }
 
@@ -137,7 +137,7 @@ pub struct Earlier {
     pub runs: Vec<Run>,
     /// Where it was resumed before, and where it goes on now.
     pub resumed: Vec<Resumed>,
-    /// What it took so far.
+    /// The time it took so far.
     pub elapsed: Duration,
 }
 
@@ -149,13 +149,13 @@ pub struct Outcome {
     pub experiment: Option<Experiment>,
     /// In the order of the runs.
     pub runs: Vec<Run>,
-    /// What was decided before the first run.
+    /// The decisions before the first run.
     pub scheduled: Scheduled,
     /// Where it was resumed.
     pub resumed: Vec<Resumed>,
     /// How figures grow, where something was swept and all runs were made.
     pub fits: Vec<Fit>,
-    /// What was given up for the budget, in words.
+    /// The concessions made for the budget, in words.
     pub concessions: Vec<String>,
     /// How it ended.
     pub end: End,
@@ -531,7 +531,7 @@ pub(crate) mod tests {
         order_of(Workload::Contend, target, 1)
     }
 
-    /// The same of another workload, with so many workers.
+    /// An order of another workload, with so many workers.
     pub(crate) fn order_of(workload: Workload, target: &str, workers: usize) -> RunOrder {
         orders::order(&Plan::of(workload), target, At::default(), workers, 1)
     }

@@ -20,8 +20,8 @@ pub struct Host {
     pub version: String,
 }
 
-/// What the clock of a host shows beside rank 0's, both `CLOCK_MONOTONIC`: rank
-/// 0's time = the host's - `ahead_ns`, give or take `within_ns`.
+/// A host's clock beside rank 0's, both `CLOCK_MONOTONIC`: rank 0's time = the host's - `ahead_ns`,
+/// give or take `within_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offset {
     /// The host's clock less rank 0's.
@@ -30,7 +30,7 @@ pub struct Offset {
     pub within_ns: u64,
 }
 
-/// What one host did in one run, or up to one listed number of a sweep.
+/// The work of one host in one run, or up to one listed number of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostDid<D> {
     /// Its rank.
@@ -44,7 +44,7 @@ pub struct HostDid<D> {
     pub late_ns: i64,
 }
 
-/// What one host did in one run.
+/// The work of one host in one run.
 pub type HostData = HostDid<RunData>;
 
 /// The hosts as a record of the environment has them.

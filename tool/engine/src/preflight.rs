@@ -1,6 +1,6 @@
-//! What this machine would do to a measurement, reported before one starts: [`survey`] for
-//! users who ask (`jostle doctor`), [`allow`] for a point that is about to be run and would
-//! not fit, [`busy`] for programs that are busy beside us.
+//! The machine's influence on a measurement, reported before one starts: [`survey`] for users who
+//! ask (`jostle doctor`), [`allow`] for a point that is about to be run and would not fit, [`busy`]
+//! for programs that are busy beside us.
 //!
 //! The first two are pure functions of one reading of the machine. What happens during a
 //! run is left to the verdicts.

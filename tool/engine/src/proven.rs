@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// What a calibration in this environment holds for.
+/// The environment that a calibration holds for.
 pub fn place(environment: &Environment) -> Place {
     Place {
         jostle: environment.jostle.clone(),

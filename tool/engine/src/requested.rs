@@ -24,7 +24,7 @@ pub(crate) fn nulls(plan: &Plan, operations: u64) -> u64 {
     }
 }
 
-/// What a run is told about requests.
+/// A run's orders about requests.
 pub(crate) fn order(plan: &Plan) -> RequestOrder {
     RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
@@ -65,7 +65,7 @@ pub(crate) fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
     })
 }
 
-/// What they came to; None if one of them failed.
+/// The service times; None if one of the requests failed.
 pub(crate) fn null(order: &RunOrder, data: &RunData) -> Option<Null> {
     let requests = data.requests.as_ref()?;
     if !data.around.errors.is_empty() || !data.around.deaths.is_empty() {

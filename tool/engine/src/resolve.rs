@@ -131,7 +131,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     })
 }
 
-/// What the user has fixed of how long the runs take, as typed: the window, where runs
+/// The options by which the user has fixed how long the runs take, as typed: the window, where runs
 /// have one (else -t is a limit and no length), how many they are, and what is swept.
 fn given(plan: &Plan) -> Vec<String> {
     let is_swept = |option: &Opt| {

@@ -11,7 +11,7 @@ use jostle_model::record::{
 use jostle_stats::{censor, fairness};
 use jostle_worker::workloads::counted::{CLOSE, CYCLE, OPEN};
 
-/// Which run of which point this is.
+/// A run's place: its target, its point and its number.
 #[derive(Clone, Copy, Debug)]
 pub struct Which<'a> {
     /// As typed.
@@ -158,7 +158,7 @@ fn server_of(server: Server, operations: u64, data: &RunData) -> Server {
     }
 }
 
-/// What workers that contended were to do.
+/// The order of workers that contended.
 fn contended(order: &RunOrder) -> Option<&ContendOrder> {
     match &order.workload {
         WorkloadOrder::Contend(contend) => Some(contend),
@@ -183,11 +183,10 @@ fn is_witnessed(order: &RunOrder) -> bool {
     }
 }
 
-/// What an ideal lock would reach: one owner after the other without a gap, or
-/// all workers without ever waiting, whichever is less: min(K/b, w/(b+i)) for
-/// hold b, idle i, w workers, K keys. Holds end on time; of sleeping idles, which do
-/// not, the mean as it was. None where nothing bounds it: without a hold, or where
-/// owners share.
+/// The throughput of an ideal lock: one owner after the other without a gap, or all workers without
+/// ever waiting, whichever is less: min(K/b, w/(b+i)) for hold b, idle i, w workers, K keys. Holds
+/// end on time; of sleeping idles, which do not, the mean as it was. None where nothing bounds it:
+/// without a hold, or where owners share.
 fn ceiling(
     order: &RunOrder,
     contend: &ContendOrder,
@@ -320,7 +319,7 @@ fn distributions(run: &mut Run, order: &RunOrder, data: &RunData, over: &[Nanos]
     }
 }
 
-/// What a session takes beside the lock. It is noted where others note their holds.
+/// The time of a session beside the lock. It is noted where others note their holds.
 fn sessions(run: &mut Run, data: &RunData, over: &[Nanos]) {
     fn named(name: &str) -> &str {
         match name {
@@ -355,7 +354,7 @@ fn keep_histograms(run: &mut Run, data: &RunData, named: fn(&str) -> &str) {
     }
 }
 
-/// What is stamped of pipelined requests is the time of a whole batch.
+/// The times of whole batches, which is how pipelined requests are stamped.
 fn batches(run: &mut Run, data: &RunData, over: &[Nanos]) {
     fn named(name: &str) -> &str {
         match name {

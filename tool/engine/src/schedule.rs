@@ -34,7 +34,7 @@ pub(crate) fn rotations(workers: u64, grant: Nanos) -> Option<Nanos> {
     Some(window).filter(|window| *window <= LONGEST)
 }
 
-/// What a pilot found out about one point.
+/// A pilot's findings about one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pilot {
     /// Workers.
@@ -76,7 +76,7 @@ impl Pilot {
     }
 }
 
-/// What the plan leaves to us.
+/// The choices that the plan leaves to us.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Asked {
     /// The window, if the plan says it.
@@ -85,7 +85,7 @@ pub(crate) struct Asked {
     pub warmup: Option<Nanos>,
     /// Runs, if the plan says them.
     pub runs: Option<u32>,
-    /// What all runs together may take.
+    /// The time that all runs together may take.
     pub budget: Nanos,
     /// Whether points may be left out: nobody asked for them.
     pub may_drop: bool,
@@ -118,14 +118,14 @@ pub(crate) fn is_slower(took: Nanos, planned: Nanos, blocks: u32) -> bool {
     blocks > 1 && took.0 as f64 > FAR * planned.0 as f64 && late > LONG.0
 }
 
-/// What will be done.
+/// The schedule decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Schedule {
     /// For each point in the order given; None: left out.
     pub points: Vec<Option<Timing>>,
     /// Runs of each.
     pub blocks: u32,
-    /// What was given up for the budget, in words.
+    /// The concessions made for the budget, in words.
     pub concessions: Vec<String>,
 }
 
@@ -156,7 +156,7 @@ impl Schedule {
         times.collect()
     }
 
-    /// What all its runs take together, as far as is known.
+    /// The time of all its runs together, as far as is known.
     pub(crate) fn takes(&self) -> Nanos {
         let block: u64 = self.points.iter().flatten().map(Timing::total).sum();
         Nanos(block * u64::from(self.blocks))

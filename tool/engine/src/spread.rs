@@ -17,7 +17,7 @@ fn quota(order: &RunOrder) -> Option<f64> {
     }
 }
 
-/// What keeping so many in flight was like.
+/// The record of keeping so many in flight.
 ///
 /// Little's law (Operations Research 9, 1961): the mean number in flight is the rate
 /// by the mean time in flight. Over a finite window it holds exactly of the time that

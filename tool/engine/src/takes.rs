@@ -46,7 +46,7 @@ pub fn takes(plans: &[Plan]) -> Nanos {
     Nanos(plans.iter().map(|plan| of_plan(plan).0).sum())
 }
 
-/// The same for experiments that are about to be run, whose schedules may leave out more.
+/// The time of experiments that are about to be run, whose schedules may leave out more.
 pub fn takes_resolved(experiments: &[Resolved]) -> Nanos {
     let each = experiments.iter().map(|resolved| {
         let freedom = (resolved.may_drop, resolved.may_shorten);
@@ -137,7 +137,7 @@ fn runs_ns(plan: &Plan, asked: &Asked) -> u64 {
     schedule::count(&runs, &columns, asked).takes().0
 }
 
-/// What a pilot of a point would find.
+/// The pilot that a point would have.
 fn guess(plan: &Plan, at: &At) -> Pilot {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
     let hold = plan.hold.map_or(0, |hold| hold.span().0);
@@ -203,7 +203,7 @@ pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
     FAULT.0 + launch_ns(spec) + struck
 }
 
-/// What an operation adds to a run of so many workers, in nanoseconds.
+/// The time that an operation adds to a run of so many workers, in nanoseconds.
 fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
     let Ok(spec) = Spec::parse(target) else {
         return 0.0;

@@ -29,14 +29,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Neighbours that are named.
 const NAMED: usize = 3;
 
-/// What stands for programs that began and ended within the window and were not told by
-/// name, with the number 0.
+/// The name for programs that began and ended within the window and were not told by name, with the
+/// number 0.
 const ENDED: &str = "programs that ended";
 
 /// CPU time under which the CPUs of a process are not looked up.
 const NOTABLE_NS: u64 = 500_000;
 
-/// What is known before a run, and how its clocks are read.
+/// The state before a run, and how its clocks are read.
 pub struct Books {
     /// The first process of this jostle on this machine.
     top: u32,
@@ -97,7 +97,7 @@ pub struct Entry {
     server: server::Reading,
 }
 
-/// What other parts of the run know of the time between two entries.
+/// Facts from other parts of the run about the time between two entries.
 #[derive(Default)]
 pub struct Known<'a> {
     /// Time between the readings.
@@ -108,7 +108,7 @@ pub struct Known<'a> {
     pub workers_ns: u64,
     /// CPU time of what they started; None: they start nothing.
     pub requests_ns: Option<u64>,
-    /// What workers' threads waited for a CPU, and the share that was looked at.
+    /// The time that workers' threads waited for a CPU, and the share that was looked at.
     pub waited: Option<(u64, f64)>,
     /// The machine's ticks at both edges.
     pub machine: Option<(&'a MachineTicks, &'a MachineTicks)>,
@@ -433,7 +433,7 @@ fn heir([before, closing, after]: [&Look; 3], pid: u32) -> u32 {
 #[derive(Default)]
 struct Sums {
     server_ns: u64,
-    /// What workers started, and was there at the end.
+    /// The time of the processes that workers started and that were there at the end.
     requests_ns: u64,
     tool_ns: u64,
     kernel_ns: u64,

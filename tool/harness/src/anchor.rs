@@ -126,13 +126,13 @@ const ASK: usize = 0;
 const ANSWER: usize = 1;
 const LINE: usize = 2;
 
-/// What the echo can be asked for.
+/// The orders that the echo takes.
 const NOTHING: u32 = 0;
 const WAKE: u32 = 1;
 const SPIN: u32 = 2;
 const END: u32 = 3;
 
-/// What both processes know.
+/// The memory that both processes share.
 pub struct Pair<'a> {
     keeper: Pid,
     /// For stamps.

@@ -1,4 +1,4 @@
-//! What the keeper has at hand for every order: its parent, clocks, the right to fork.
+//! The keeper's means for every order: its parent, clocks, the right to fork.
 
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger::{self, Ledger};
@@ -23,7 +23,7 @@ pub const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 /// A run that failed; the message is for the user.
 pub struct Aborted(pub String);
 
-/// What the keeper has at hand for every run.
+/// The keeper's means for every run.
 #[derive(Debug)]
 pub struct Context {
     /// To the parent.
@@ -111,7 +111,7 @@ impl Context {
     }
 }
 
-/// What every order needs first: its target, and a ledger for what the run makes.
+/// Opens the target and a ledger for what the run makes, as every order needs first.
 ///
 /// # Errors
 /// The reply that it failed.

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long it may take to write what it has seen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What runs along.
+/// The program that runs along.
 #[derive(Debug)]
 pub struct During {
     command: String,

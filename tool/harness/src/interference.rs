@@ -1,5 +1,5 @@
-//! What may slow our own threads without using CPU time of its own, interrupts and tracers, or
-//! distort their times, a clock that is slewed.
+//! Influences that may slow our own threads without using CPU time of their own, interrupts and
+//! tracers, or distort their times, a clock that is slewed.
 //!
 //! Interrupts are counted between readings: at the edges of the window, and around the passes of
 //! the anchor, while no worker works. Tracers are looked for outside of the window alone, since
@@ -36,7 +36,7 @@ impl Reading {
         })
     }
 
-    /// What came until a later reading, on these CPUs; empty: on all.
+    /// The interrupts until a later reading, on these CPUs; empty: on all.
     pub fn until(&self, later: &Reading, cpus: &[usize]) -> Interrupts {
         let ours = later.each.iter();
         let ours = ours.filter(|(cpu, _)| cpus.is_empty() || cpus.contains(cpu));
@@ -63,7 +63,7 @@ pub fn cost_ns() -> Option<u64> {
     Some(read.at_ns.saturating_sub(from))
 }
 
-/// What is looked at before a run and after it.
+/// Outside influences, read before a run and after it.
 #[derive(Default)]
 pub struct Outside {
     passes: Vec<Passes>,

@@ -1,6 +1,7 @@
-//! What every instrument of the keeper stands on: its link to the parent ([`Context`]), the
-//! owners of CPU time ([`accounts`]), the machine's counters ([`MachineReading`]) and its own
-//! speed ([`anchor`]), interrupts and tracers ([`interference`]), its limits ([`limits`]), the program that runs along ([`during`]), progress reports ([`watch`]).
+//! The ground under every instrument of the keeper: its link to the parent ([`Context`]), the
+//! owners of CPU time ([`accounts`]), the machine's counters ([`MachineReading`]) and its own speed
+//! ([`anchor`]), interrupts and tracers ([`interference`]), its limits ([`limits`]), the program
+//! that runs along ([`during`]), progress reports ([`watch`]).
 //!
 //! Not here: what is measured and how (`jostle-engine`, `jostle-connections`, `jostle-recover`).
 

@@ -16,7 +16,7 @@ const RESERVED_PIDS: u64 = 300;
 pub struct Limit<'m> {
     /// Its name, such as `pids.max`.
     pub name: &'static str,
-    /// What it counts, such as `pids`.
+    /// The unit that it counts, such as `pids`.
     pub unit: &'static str,
     /// The limit.
     pub max: u64,
@@ -61,7 +61,7 @@ impl<'m> Limit<'m> {
         }
     }
 
-    /// What is left.
+    /// The rest before it is reached.
     pub fn room(&self) -> u64 {
         let used = self.used.saturating_add(self.reserved);
         self.max.saturating_sub(used)

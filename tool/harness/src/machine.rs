@@ -1,4 +1,4 @@
-//! What the machine did between two readings of its counters, whoever it was that worked.
+//! The machine's work between two readings of its counters, whoever caused it.
 
 use jostle_model::record::{Machine, TcpCounts};
 use jostle_sys::limits::net::Counted;
@@ -13,7 +13,7 @@ pub struct MachineReading {
     pub harness_ns: u64,
     /// Periods in which a CPU quota stopped us.
     pub throttled: Option<u64>,
-    /// What TCP counted; None where no server is asked.
+    /// TCP's counters; None where no server is asked.
     pub tcp: Option<Counted>,
 }
 

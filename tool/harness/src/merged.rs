@@ -1,4 +1,4 @@
-//! What the pages of all workers came to, as the statistics read it.
+//! The pages of all workers merged, as the statistics read them.
 
 use jostle_model::record::Distribution;
 use jostle_stats::histogram::Histogram;
@@ -9,7 +9,7 @@ pub const READER_WAITS: &str = "reader_wait_ns";
 /// See [`READER_WAITS`].
 pub const WRITER_WAITS: &str = "writer_wait_ns";
 
-/// What the keeper merged, as a histogram with its exact figures.
+/// The histogram of the keeper's merged pages, with its exact figures.
 pub fn histogram(merged: &Merged) -> Histogram {
     let histogram = Histogram::from_buckets(&merged.buckets);
     let count = histogram.count();

@@ -14,8 +14,8 @@ const EVERY_NS: u64 = 1_000_000_000;
 /// some milliseconds of a CPU that they could use.
 const REST: u64 = 1_000;
 
-/// What is left of the window when the last look begins, beside four times what a look
-/// takes: the clocks have to be read at the window's end, not after it.
+/// The rest of the window when the last look begins, beside four times what a look takes: the
+/// clocks have to be read at the window's end, not after it.
 const BEFORE_END_NS: u64 = 50_000_000;
 
 /// The looks at one run.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// How long processes that were killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the guard reports, one line of JSON each.
+/// The guard's reports, one line of JSON each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum News {
     /// The command runs.

@@ -13,7 +13,8 @@ pub(super) enum Whose {
     Generator,
     /// The server, and what it has started.
     Server,
-    /// What the server asks on this machine, what these ask, and what each has started.
+    /// The processes on this machine that the server asks, those that these ask, and all that each
+    /// has started.
     Behind,
     /// Jostle and its guard.
     Tool,
@@ -90,7 +91,8 @@ impl Kin {
         self.moved(Whose::Server)
     }
 
-    /// The same of processes that the server, or one behind it, is connected to.
+    /// Names the processes that the server, or one behind it, is connected to, and returns their
+    /// CPU time that was booked as that of other programs.
     pub(super) fn stand_behind(&mut self, roots: &[u32]) -> u64 {
         let is_other = |pid: &&u32| {
             let member = self.members.get(pid);

@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 use std::io;
 use store::Store;
 
-/// What to run and to watch.
+/// The command to run, and what to watch.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The command and its arguments.
@@ -60,7 +60,7 @@ pub enum JudgeError {
         command: String,
         /// In the system's words.
         cause: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// It ran, and was lost.
@@ -84,7 +84,7 @@ pub fn words(command: &[String]) -> Vec<String> {
 /// where many processes take turns (lab/record/validation-judge.md).
 const PART: u64 = 500;
 
-/// What looks may take beside that, so that a run of two seconds has enough of them on a
+/// The time that looks may take beside that, so that a run of two seconds has enough of them on a
 /// machine where a look takes 2 ms.
 const HEAD_START_NS: u64 = 10_000_000;
 

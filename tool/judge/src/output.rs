@@ -1,5 +1,5 @@
-//! What the command prints passes through jostle unchanged, and the end of it is kept. Where
-//! jostle's own output is a terminal, the command has one too.
+//! The command's output passes through jostle unchanged, and the end of it is kept. Where jostle's
+//! own output is a terminal, the command has one too.
 //!
 //! Its figures are read elsewhere (`jostle_stats::printed`).
 
@@ -15,10 +15,10 @@ use std::process::Stdio;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is kept of a stream: more than any tool's result takes.
+/// The bytes of a stream that are kept: more than any tool's result takes.
 const KEPT: usize = 256 << 10;
 
-/// What a pipe holds; a terminal holds less ([`TERMINAL`]).
+/// The bytes that a pipe holds; a terminal holds less ([`TERMINAL`]).
 const PIPE: usize = 64 << 10;
 const TERMINAL: usize = 4095;
 
@@ -156,7 +156,7 @@ impl Copies {
 pub(super) struct Copying(Vec<JoinHandle<Copied>>);
 
 impl Copying {
-    /// What was printed, once everybody who could print has ended.
+    /// The output, once everybody who could print has ended.
     pub(super) fn end(self) -> Output {
         let ended = self.0.into_iter().filter_map(|copy| copy.join().ok());
         let mut output = Output::default();

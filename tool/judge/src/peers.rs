@@ -1,4 +1,4 @@
-//! What one side is connected to beside the judged server, by address.
+//! The addresses that one side is connected to beside the judged server.
 
 use super::turns::Owed;
 use jostle_model::judged::Peer;

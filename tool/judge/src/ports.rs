@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// TCP_TIMEWAIT_LEN (include/net/tcp.h).
 const TIME_WAIT_MS: u32 = 60_000;
 
-/// Which of them are taken.
+/// The ports taken.
 #[derive(Debug)]
 pub(super) struct Ports {
     /// How many there are.

@@ -24,7 +24,7 @@ impl Sampler<'_> {
         self.found = Some((server, at.to_string()));
     }
 
-    /// What the server did before it was found was booked as that of other programs.
+    /// CPU time of the server before it was found was booked as that of other programs.
     fn serve(&mut self, roots: &[u32]) {
         let booked_ns = self.kin.serve(roots);
         if let Some(others_s) = &mut self.watched.machine.others_s {
@@ -32,8 +32,8 @@ impl Sampler<'_> {
         }
     }
 
-    /// What stands behind the server is no neighbour of the experiment, but a part of it: the
-    /// processes at these ports, at the other end of its connections, and what these ask.
+    /// Processes behind the server are no neighbours of the experiment, but a part of it: those at
+    /// these ports, at the other end of its connections, and those that these ask.
     fn follow_behind(&mut self, mut ports: BTreeSet<u16>) {
         /// Servers behind servers that are followed.
         const HOPS: usize = 2;

@@ -34,8 +34,8 @@ pub(super) struct Watch {
     queued_s: Vec<f64>,
     throttled_s: Vec<f64>,
     gone_s: Vec<f64>,
-    /// What each process had read and written at the first look that met a thread of its that
-    /// waited for a disk, and at the latest.
+    /// The bytes that each process had read and written at the first look that met a thread of its
+    /// that waited for a disk, and at the latest.
     disk_bytes: BTreeMap<u32, [u64; 2]>,
     /// By number; the time and the threads of each.
     processes: BTreeMap<u32, Process>,

@@ -44,7 +44,7 @@ const NAMED: Wanted = Wanted {
     ..ALL
 };
 
-/// What connects to what.
+/// The connections between both sides.
 #[derive(Debug)]
 pub(super) struct Sockets {
     diag: SockDiag,
@@ -65,7 +65,7 @@ pub(super) struct Sockets {
     share: f64,
     /// New connections elsewhere at the latest look at all sockets.
     new_elsewhere: usize,
-    /// What the command, the server, and what stands behind it were connected to beside.
+    /// The peers of the command, of the server, and of what stands behind it, beside each other.
     peers: [Peers; 3],
     /// Whether this namespace has few sockets, as of the latest look at all of them.
     are_few: bool,
@@ -75,7 +75,7 @@ pub(super) struct Sockets {
     intervals: usize,
     /// A tick of the kernel's clock.
     tick_ms: f64,
-    /// What is known of the judged server's clients.
+    /// The answers owed to the judged server's clients.
     owed: Owed,
 }
 
@@ -245,7 +245,7 @@ impl Sockets {
         self.intervals += 1;
     }
 
-    /// What the clients' connections wait for.
+    /// The waits of the clients' connections.
     fn look_at_clients(&mut self, clients: &[Tcp], servers: &[Tcp]) {
         let mut ages_ms = Vec::new();
         let mut idle = 0;
@@ -279,7 +279,7 @@ impl Sockets {
         }
     }
 
-    /// What their connections carried since the look before.
+    /// The traffic of their connections since the look before.
     fn look_at_traffic(&mut self, clients: &[Tcp], servers: &[Tcp]) {
         let mut carried = HashMap::with_capacity(clients.len());
         let (mut bytes, mut segments, mut again) = (0, 0, 0);
@@ -390,7 +390,7 @@ impl Sockets {
         (clients, if local { ask(servers) } else { Vec::new() })
     }
 
-    /// The same by one question for all sockets.
+    /// The sockets of both sides by one question for all sockets.
     fn at_once(&mut self, port: u16) -> (Vec<Tcp>, Vec<Tcp>) {
         let all = self.diag.tcp(ALL).unwrap_or_default();
         self.are_few = all.len() < FEW;

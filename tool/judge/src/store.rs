@@ -1,4 +1,4 @@
-//! What Redis, memcached and their kin count of their own reads, asked before and after.
+//! The counts that Redis, memcached and their kin keep of their own reads, asked before and after.
 //!
 //! Only a server that is one by its name is asked: any other would count a request that it does
 //! not understand. No password is ever sent.
@@ -47,7 +47,7 @@ impl Store {
         })
     }
 
-    /// What it has counted since. None where it does not answer, or was started anew.
+    /// The counts since then. None where it does not answer, or was started anew.
     pub(super) fn since(&self) -> Option<Lookups> {
         let now = counts(self.port, self.request, self.names)?;
         Some(Lookups {

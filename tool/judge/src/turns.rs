@@ -1,5 +1,6 @@
-//! Which connections wait for answers, and whether a server answers them in turn, one after the other at even distances: as it
-//! does where each request needs the same lock, or stands in the same queue, for some time.
+//! Connections that wait for answers, and whether a server answers them in turn, one after the
+//! other at even distances: as it does where each request needs the same lock, or stands in the
+//! same queue, for some time.
 //!
 //! Where each request waits for a time of its own, answers come whenever they come: some close
 //! together, and others far apart.
@@ -7,8 +8,8 @@
 use jostle_sys::sock_diag::Carried;
 use std::collections::BTreeMap;
 
-/// What is known of the connections to one server: how many segments are missing when an answer is
-/// owed, and how many when none is, by the looks at which the clock told.
+/// The connections to one server: how many segments are missing when an answer is owed, and how
+/// many when none is, by the looks at which the clock told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owed(BTreeMap<i64, [u32; 2]>);
 

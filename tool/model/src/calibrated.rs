@@ -25,7 +25,7 @@ pub struct Calibrated {
     pub rows: Vec<Finding>,
 }
 
-/// What a calibration holds for: another machine or build needs its own.
+/// The environment that a calibration holds for: another machine or build needs its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// jostle's version and commit.
@@ -46,15 +46,15 @@ pub struct Place {
 pub struct Finding {
     /// Its number in tool/docs/calibrate.md.
     pub row: u64,
-    /// What is asked of the tool.
+    /// The question to the tool.
     pub name: String,
-    /// What was planted.
+    /// The planted fault.
     pub planted: String,
-    /// What the specimen itself recorded, of the last trial that could tell.
+    /// The specimen's own record, of the last trial that could tell.
     pub truth: String,
-    /// What jostle found, with its interval or range.
+    /// The tool's finding, with its interval or range.
     pub found: String,
-    /// The same without what was planted.
+    /// The tool's finding without the planted fault.
     pub control: String,
     /// Over all trials.
     pub outcome: Outcome,
@@ -117,7 +117,7 @@ pub struct Specimens {
 }
 
 impl Calibrated {
-    /// What results keep of it.
+    /// The summary that results keep of it.
     pub fn summary(&self) -> Specimens {
         let with = |outcome| {
             let rows = self.rows.iter().filter(move |row| row.outcome == outcome);

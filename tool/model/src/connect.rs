@@ -143,11 +143,12 @@ pub struct Connections {
     /// ([how](method/connections.md#what-is-counted-as-memory)); absent under 1000 connections,
     /// and where it shrank.
     pub slab_bytes_each: Option<f64>,
-    /// The same for single caches: those above 8 bytes, the caches of files included. The
-    /// kernel merges caches of like size under one name.
+    /// Growth of single caches since the sweep began, for each connection: those above 8 bytes, the
+    /// caches of files included. The kernel merges caches of like size under one name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub slab_caches: BTreeMap<String, f64>,
-    /// The same for MemAvailable, which moves with everything else on the machine.
+    /// Fall of MemAvailable since the sweep began, for each connection; it moves with everything
+    /// else on the machine.
     pub memory_bytes_each: Option<f64>,
     /// TCP sockets of this network namespace (/proc/net/sockstat): `inuse`, `orphan`, `tw`,
     /// `alloc`, and `mem` in pages.
@@ -158,7 +159,7 @@ pub struct Connections {
     /// The greatest lateness of an intended start so far (`--rate`), caused by a slow
     /// previous connection or a wait for the server.
     pub lag_ns: Option<u64>,
-    /// Which limits come next, the nearest first.
+    /// The limits that come next, the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub next_limits: Vec<NextLimit>,
     /// Connections of the whole sweep that the peer had closed or reset by the end of this
@@ -169,7 +170,7 @@ pub struct Connections {
     pub first_lost: Option<u64>,
     /// How many were opened when the sweep's first loss was seen.
     pub loss_seen_at: Option<u64>,
-    /// What ended the sweep here: which call, with which error, after how many.
+    /// The error that ended the sweep here: of which call, and after how many connections.
     pub stopped: Option<Stopped>,
     /// Last point of a sweep: from a decade of connections open (`1k..10k`) to medians over the
     /// whole sweep.
@@ -201,7 +202,7 @@ pub struct NextLimit {
     pub name: String,
     /// Connections at which it is reached.
     pub at: u64,
-    /// What lifts it.
+    /// The way to lift it.
     pub remedy: String,
 }
 
@@ -212,9 +213,9 @@ pub struct Stopped {
     pub call: String,
     /// The system's name of the error.
     pub error: String,
-    /// Which limit that is, and what lifts it.
+    /// The limit that it means, and how to lift it.
     pub text: String,
-    /// What lifts it, where an option does.
+    /// The option that lifts it, where there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<Remedy>,
 }

@@ -7,7 +7,7 @@
 use crate::options::{DefaultValue, OPTIONS};
 use crate::plan::{Plan, Workload};
 
-/// What is measured where no target is named.
+/// The targets measured where none is named.
 pub fn targets(workload: Workload) -> &'static [&'static str] {
     workload.facts().targets
 }
@@ -35,7 +35,7 @@ pub fn options(workload: Workload) -> Plan {
     })
 }
 
-/// The same for the options that only requests have; absent if locks are measured.
+/// The defaults of the options that only requests have; absent if locks are measured.
 pub fn requests(workload: Workload) -> Plan {
     of(workload, |default| match default {
         DefaultValue::OfRequests(typed) => Some(typed),

@@ -1,5 +1,5 @@
-//! What the fields of a result file mean: read from the comments on the types of its records, which
-//! are the one place that describes them. `jostle explain FIELD` prints it.
+//! The meanings of the fields of a result file: read from the comments on the types of its records,
+//! which are the one place that describes them. `jostle explain FIELD` prints it.
 
 /// A record or a part of one, with its fields.
 #[derive(Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Part {
     /// Where it stands: `run`, `run.kept`. A part that several have stands where it comes
     /// first.
     pub place: String,
-    /// What it is.
+    /// The comment on its type.
     pub meaning: String,
     /// Its fields, in their order.
     pub fields: Vec<Described>,
@@ -19,7 +19,7 @@ pub struct Described {
     /// As in the file, with what it holds: `phases[]?`. `[]`: a list, `{}`: a map by name, `?`: it
     /// may be absent.
     pub name: String,
-    /// What it means.
+    /// The comment on the field.
     pub meaning: String,
     /// The values that it can have, each with its meaning; empty where these are not words.
     pub values: Vec<(String, String)>,

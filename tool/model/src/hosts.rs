@@ -19,7 +19,7 @@ pub struct HostHere {
     pub jostle: String,
 }
 
-/// What one host could do by itself before the first run.
+/// The ceiling of one host by itself, before the first run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostCeiling {
     /// The target as typed.
@@ -39,7 +39,7 @@ pub struct HostCeiling {
     pub busy_share: Option<f64>,
 }
 
-/// What one host did in one run of several.
+/// One host's part of one run of several.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostPart {
@@ -56,7 +56,7 @@ pub struct HostPart {
     pub late_ns: i64,
     /// Its workers.
     pub workers: u64,
-    /// What they completed within its window.
+    /// Operations that they completed within its window.
     pub operations: u64,
     /// operations / its window.
     pub throughput_per_s: f64,
@@ -73,7 +73,7 @@ pub struct HostPart {
     /// 99th percentile of what its generator was late by, where requests come at a
     /// rate.
     pub generator_lag_ns_p99: Option<u64>,
-    /// Which distribution of the point `latency_ns` is this host's part of.
+    /// The distribution of the point that `latency_ns` is this host's part of.
     pub latency_of: Option<String>,
     /// That part.
     pub latency_ns: Option<Distribution>,

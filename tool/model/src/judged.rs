@@ -50,7 +50,7 @@ pub struct Watched {
     pub server: Option<Side>,
     /// Their TCP connections; absent where none were found.
     pub traffic: Option<Traffic>,
-    /// What the kernel counted; absent where it does not tell, and in older records.
+    /// The kernel's counts; absent where it does not tell, and in older records.
     pub network: Option<Network>,
     /// Whether the command had Unix sockets, whose traffic cannot be seen.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -60,9 +60,9 @@ pub struct Watched {
     /// Reads that the server counted, if it is Redis or memcached; absent where it is neither,
     /// or wants a password.
     pub lookups: Option<Lookups>,
-    /// What the command printed; absent where it kept its own streams.
+    /// The command's output; absent where it kept its own streams.
     pub output: Option<Output>,
-    /// What follows from all of this.
+    /// The conclusion from all of this.
     pub finding: Finding,
 }
 
@@ -76,19 +76,19 @@ pub struct Lookups {
     pub misses: u64,
 }
 
-/// What the command printed, as far as it was read.
+/// The command's output, as far as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Length of all of it.
     pub bytes: u64,
     /// For how long the command may have waited until its output was taken.
     pub stalled_s: f64,
-    /// What is known of it, in its order.
+    /// The known results in it, in its order.
     pub results: Vec<Printed>,
     /// The line in which it printed that no port was left for a new connection (EADDRNOTAVAIL).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub no_port: Option<String>,
-    /// What a reader of these figures has to know, one sentence each.
+    /// Notes for a reader of these figures, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
 }
@@ -275,7 +275,7 @@ pub struct Peer {
     pub waiting_share: Option<f64>,
 }
 
-/// What the kernel counted in this network namespace, by whomever it was caused.
+/// The kernel's counts in this network namespace, whoever caused them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Attempts to connect (ActiveOpens).
@@ -315,7 +315,7 @@ pub struct Machine {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// What was at its limit.
+/// The part that was at its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
@@ -325,7 +325,7 @@ pub enum Limit {
     Server,
     /// The CPUs or the hypervisor of this machine.
     Machine,
-    /// What the server itself waits for: another server, a disk, or swap.
+    /// The server waits itself: for another server, a disk, or swap.
     Downstream,
     /// The ports of this machine for new connections.
     Ports,
@@ -361,7 +361,7 @@ impl Limit {
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was at its limit.
+    /// The part that was at its limit.
     pub limit: Limit,
     /// From when on, since the start of the command; absent where nothing was.
     pub since_s: Option<f64>,
@@ -379,17 +379,18 @@ pub struct Finding {
     /// (CPU time + run-queue wait) / wall time of the busiest generator thread; absent
     /// where nothing was seen of it.
     pub generator_busy_share: Option<f64>,
-    /// The same of the server.
+    /// (CPU time + run-queue wait) / wall time of the busiest server thread; absent where nothing
+    /// was seen of it.
     pub server_busy_share: Option<f64>,
     /// Why, one sentence each, the decisive one first.
     pub reasons: Vec<String>,
-    /// What that means for the figures that the command printed.
+    /// The consequence for the figures that the command printed.
     pub meaning: String,
     /// A command that would decide or help; absent where there is none.
     pub next: Option<String>,
 }
 
-/// What interleaved pairs of a load and its double settled.
+/// The result of interleaved pairs of a load and its double.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Doubled {
     /// The command with `{N}` in it; with `--copies` as it is.
@@ -399,8 +400,8 @@ pub struct Doubled {
     pub copies: bool,
     /// The load and the doubled one, or numbers of copies.
     pub loads: [u64; 2],
-    /// What work was measured by: `bytes` or `connections`, or `printed`: the rate that the
-    /// command printed, where no connection was seen.
+    /// The measure of work: `bytes` or `connections`, or `printed`: the rate that the command
+    /// printed, where no connection was seen.
     pub measure: String,
     /// Work for each second with the load and with the doubled one, a pair a line.
     pub rates_per_s: Vec<[f64; 2]>,
@@ -410,10 +411,10 @@ pub struct Doubled {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// What was at its limit with the load.
+    /// The part that was at its limit with the load.
     pub limit: Limit,
     /// Why, in one sentence.
     pub reason: String,
-    /// What that means for the figures that the command printed.
+    /// The consequence for the figures that the command printed.
     pub meaning: String,
 }

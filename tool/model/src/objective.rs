@@ -1,4 +1,4 @@
-//! What a load has to meet: `p99<5ms`, `errors<0.1%`, or several at once.
+//! The goals a load has to meet: `p99<5ms`, `errors<0.1%`, or several at once.
 //!
 //! Each goal bounds a share of the requests that were due: of a percentile, those that were not
 //! answered in time; of errors, those that were not answered as expected. A request that was

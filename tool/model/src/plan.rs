@@ -71,7 +71,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What strikes while one owns the lock and others wait for it.
+    /// The fault that strikes while one owns the lock and others wait for it.
     Fault {
         /// The owner's process is killed.
         Kill = "kill",
@@ -105,7 +105,7 @@ impl Fault {
 }
 
 words! {
-    /// What carries a worker.
+    /// A worker's carrier: thread or process.
     Carrier {
         /// A process for each worker.
         Processes = "processes",
@@ -138,7 +138,7 @@ words! {
 }
 
 words! {
-    /// Which lock each worker of a stream takes.
+    /// The locks that workers of a stream take.
     Names {
         /// One for all: they contend.
         One = "one",
@@ -148,7 +148,7 @@ words! {
 }
 
 words! {
-    /// What connections requests have.
+    /// The connections that requests use.
     Connection {
         /// Each request one of its own, opened for it and closed behind it.
         Each = "each",
@@ -168,7 +168,7 @@ words! {
 }
 
 words! {
-    /// Which byte range of the file each worker locks (record locks only).
+    /// The byte range of the file that each worker locks (record locks only).
     Range {
         /// Every worker the same range: they all contend.
         Same = "same",
@@ -181,7 +181,7 @@ words! {
 
 pub(crate) use words;
 
-/// Which CPUs the workers may use.
+/// The CPUs that workers may use.
 #[derive(Clone, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub enum Place {
     /// Wherever the scheduler puts them.

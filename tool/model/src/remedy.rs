@@ -3,30 +3,30 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What to type.
+/// A remedy as the user types it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remedy {
-    /// The same command with an option, and its value as typed.
+    /// Repeats the command with an option, and its value as typed.
     With {
         /// Such as `-t`.
         option: String,
         /// Such as `11`.
         value: String,
     },
-    /// The same command without an option.
+    /// Repeats the command without an option.
     Without {
         /// Such as `--during`.
         option: String,
     },
-    /// The same command once more.
+    /// Repeats the command as it was.
     Again,
     /// Another command first; then the same one again.
     Command(String),
 }
 
 impl Remedy {
-    /// The same command with an option.
+    /// Repeats the command with an option.
     pub fn with(option: &str, value: impl ToString) -> Remedy {
         Remedy::With {
             option: option.to_owned(),
@@ -34,7 +34,7 @@ impl Remedy {
         }
     }
 
-    /// The same command without an option.
+    /// Repeats the command without an option.
     pub fn without(option: &str) -> Remedy {
         Remedy::Without {
             option: option.to_owned(),

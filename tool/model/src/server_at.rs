@@ -17,7 +17,7 @@ pub enum ServerAt {
     Group(String),
 }
 
-/// What is accepted.
+/// The accepted forms.
 const FORMS: &str = "write :PORT, pid:N, unix:PATH or cgroup:PATH";
 
 impl FromStr for ServerAt {

@@ -9,9 +9,9 @@ pub(crate) const REDACTED: &str = "***";
 /// The text with the password of each URL in it (`http://user:secret@host/`) replaced
 /// by `REDACTED`. A user's name without a password stays.
 ///
-/// What counts is RFC 3986's userinfo: between `://` and the last `@` before the first
-/// `/`, `?`, `#`, quote, backslash or space, behind its first colon. The text may be a
-/// line of JSON, which stays one.
+/// A password is found by RFC 3986's userinfo: between `://` and the last `@` before the first `/`,
+/// `?`, `#`, quote, backslash or space, behind its first colon. The text may be a line of JSON,
+/// which stays one.
 pub fn redacted(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut rest = text;

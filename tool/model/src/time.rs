@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for Nanos {
     }
 }
 
-/// What an owner does while it holds the lock, or between two acquisitions.
+/// An owner's activity while it holds the lock, or between two acquisitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, SerializeDisplay)]
 pub enum Busy {
     /// Sleeps for this long; zero means not at all (no system call either).

@@ -76,7 +76,7 @@ pub struct Wait {
     pub on: Option<String>,
     /// Who could end it; nobody where that cannot be known.
     pub owners: Vec<Party>,
-    /// What else is known.
+    /// Anything else known about it.
     pub note: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct Wait {
 pub struct Remedy {
     /// For a shell.
     pub command: String,
-    /// What it breaks.
+    /// The damage it does.
     pub breaks: String,
 }
 
@@ -98,15 +98,15 @@ pub struct Answer {
     pub holders: Vec<Party>,
     /// Those who wait, the next one first where there is an order.
     pub waiters: Vec<Party>,
-    /// What the threads of a process wait for, and those of whoever they wait for.
+    /// The waits of a process's threads, and those of whoever they wait for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
     /// The processes that wait for each other and for nobody else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deadlock: Vec<u32>,
-    /// What would free it.
+    /// Remedies that would free it.
     pub free: Vec<Remedy>,
-    /// What could not be seen, and what else is to be known.
+    /// Gaps in what could be seen, and other things to know.
     pub notes: Vec<String>,
 }
 

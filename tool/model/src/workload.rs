@@ -57,7 +57,7 @@ impl Shape {
         matches!(self, Shape::Contend | Shape::Rate | Shape::Spread)
     }
 
-    /// What points of the sweep differ in, beside the number of workers.
+    /// The value that points of the sweep differ in, beside the number of workers.
     const fn swept(self) -> &'static Swept {
         match self {
             Shape::Contend => swept::WORKERS,
@@ -87,7 +87,7 @@ pub struct Facts {
     pub contrasts: &'static [&'static str],
     /// The word after "per" in sentences.
     pub per: &'static str,
-    /// What an operation is called on the page.
+    /// The page's name for an operation.
     pub drawn: &'static str,
     /// As throughput counts them there.
     pub per_second: &'static str,
@@ -96,7 +96,7 @@ pub struct Facts {
     pub session_each: bool,
     /// Whether `--quick` may leave out values that the plan does not name.
     pub may_drop: bool,
-    /// What `--quick` makes of it, in the help.
+    /// The effect of `--quick`, for the help.
     pub quick: &'static str,
 }
 
@@ -243,7 +243,7 @@ impl Workload {
         self.shape().has_window()
     }
 
-    /// What points of the sweep differ in, beside the number of workers.
+    /// The value that points of the sweep differ in, beside the number of workers.
     pub const fn swept(self) -> &'static Swept {
         self.shape().swept()
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What a process is to do: its word of orders, which only grows.
+/// A process's orders: a word, which only grows.
 pub(crate) mod order {
     /// Acquire the lock.
     pub(crate) const ACQUIRE: u32 = 1;
@@ -104,7 +104,7 @@ impl Board {
         futex::wake(word, futex::ALL);
     }
 
-    /// What it was told last.
+    /// The latest order of a process.
     pub(crate) fn ordered(&self, process: usize) -> u32 {
         self.order_word(process).load(Acquire)
     }
@@ -136,7 +136,6 @@ impl Board {
         let _ = futex::wait(self.bell(), seen, Some(until));
     }
 
-    /// A process is ready.
     pub(crate) fn set_ready(&self, process: usize) {
         self.own_words(process)[1].store(1, Release);
         self.ring();
@@ -212,7 +211,7 @@ impl Board {
         true
     }
 
-    /// What a process logged last has happened to it again.
+    /// Counts a repetition of the event that a process logged last.
     pub(crate) fn again(&self, process: usize) {
         let logged = self.logged(process).load(Relaxed) as usize;
         if let Some(last) = logged.checked_sub(1) {
@@ -262,7 +261,7 @@ impl Board {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What a process has logged from event number `from` on.
+    /// The events that a process has logged from number `from` on.
     pub(crate) fn events(&self, process: usize, from: usize) -> Vec<Event> {
         let logged = self.logged(process).load(Acquire) as usize;
         let read = |nth: usize| {

@@ -1,5 +1,5 @@
-//! What was taken from processes between two looks at them: the time that their threads
-//! waited for a CPU, and what the hypervisor took.
+//! Losses of processes between two looks at them: the time that their threads waited for a CPU, and
+//! what the hypervisor took.
 
 use jostle_model::record::Delays;
 use jostle_sys::stat;
@@ -21,8 +21,8 @@ impl Looked {
         }
     }
 
-    /// What these processes have lost since; of threads that were started meanwhile
-    /// everything counts. None where the kernel does not tell.
+    /// The losses of these processes since; of threads that were started meanwhile everything
+    /// counts. None where the kernel does not tell.
     pub(crate) fn since(&self, processes: &[u32]) -> Option<Delays> {
         let now = waited(processes);
         if now.is_empty() {

@@ -58,10 +58,10 @@ struct Recovery<'a> {
     order: &'a RecoverOrder,
     target: Box<dyn Locks>,
     board: Board,
-    /// Which process is which.
+    /// The living processes by pid, with their numbers.
     alive: BTreeMap<u32, usize>,
     deaths: Vec<String>,
-    /// What the keeper itself did.
+    /// The keeper's own acts.
     own: Vec<Event>,
     /// Between the owner and the service, while it is cut.
     link: Option<Link>,
@@ -124,7 +124,7 @@ impl<'a> Recovery<'a> {
         })
     }
 
-    /// Does it.
+    /// Performs the run.
     fn perform(mut self) -> Result<RecoverData, Aborted> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
@@ -420,8 +420,8 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    /// What was struck is back. An owner that has lost its lock to another works on for
-    /// the pause: that is how long both may believe that they own.
+    /// The work after the struck part is back. An owner that has lost its lock to another works on
+    /// for the pause: that is how long both may believe that they own.
     fn work_on(&mut self, returned: u64) -> Result<(), Aborted> {
         match self.next_owner() {
             Some(_) => self.rest_until(returned + self.order.pause.0),
@@ -480,7 +480,7 @@ impl<'a> Recovery<'a> {
         self.rest_until(clock::monotonic() + nanos)
     }
 
-    /// The same until a time of `CLOCK_MONOTONIC`.
+    /// Rests until a time of `CLOCK_MONOTONIC`.
     fn rest_until(&mut self, until: u64) -> Result<(), Aborted> {
         let left = || until.saturating_sub(clock::monotonic());
         self.await_while(left, |_| false).map(drop)
@@ -520,7 +520,7 @@ impl<'a> Recovery<'a> {
         self.await_while(left, reached)
     }
 
-    /// The same for as long as there is time `left`, in nanoseconds.
+    /// Waits for as long as there is time `left`, in nanoseconds.
     fn await_while(
         &mut self,
         mut left: impl FnMut() -> u64,

@@ -1,13 +1,12 @@
-//! What the owner's client does while the owner works: it renews the lease of what is held,
-//! looks for a new connection when the old one fails, and tells the owner when the lock is
-//! lost.
+//! The owner's client at work while the owner works: it renews the lease of what is held, looks for
+//! a new connection when the old one fails, and tells the owner when the lock is lost.
 
 use crate::process::{AGAIN_NS, LOOK_NS, Process};
 use jostle_model::record::What;
 use jostle_sys::{clock, signal};
 use jostle_targets::{Keeping, Lock};
 
-/// What keeps the owner's lease alive, beside the owner.
+/// The upkeep of the owner's lease, beside the owner.
 pub(crate) struct Keepalive<'a> {
     process: &'a Process<'a>,
     /// None: nothing has to be renewed, or this client does not.

@@ -9,7 +9,7 @@ use jostle_sys::{clock, cpu, process, signal};
 use jostle_targets::{CallError, Lock, Locks, Mode, Outcome, Wait};
 use rustix::process::Pid;
 
-/// Which process is the owner.
+/// The process that is the owner.
 pub(crate) const OWNER: usize = 0;
 
 /// Between two looks of the owner at its orders.
@@ -60,7 +60,7 @@ impl Alike {
 
 /// One process.
 pub(crate) struct Process<'a> {
-    /// What it locks.
+    /// The lock.
     pub target: &'a dyn Locks,
     /// Where it tells what it sees.
     pub board: &'a Board,

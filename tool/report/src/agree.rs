@@ -25,7 +25,7 @@ use std::rc::Rc;
 mod random;
 use random::{disturb, random};
 
-/// What a writer prints of a point.
+/// A writer's output for a point.
 #[derive(Debug, PartialEq)]
 struct Printed {
     is: String,

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::made;
 
-    /// What benchstat reads, by golang.org/design/14313-benchmark-format.
+    /// Benchstat's own syntax, by golang.org/design/14313-benchmark-format.
     #[test]
     fn every_line_is_one_that_benchstat_reads() {
         let text = benchstat(&[made::set(), made::connections()]);

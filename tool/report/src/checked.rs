@@ -1,5 +1,4 @@
-//! What was checked, and what the measuring itself cost: the paragraph below
-//! the sentences.
+//! The checks made, and the cost of the measuring itself: the paragraph below the sentences.
 
 use crate::ResultSet;
 use crate::calibrated;
@@ -170,7 +169,7 @@ fn across(seen: &[&Exclusion]) -> Option<String> {
     Some(said + &format!("; clocks within {}.", time(widest as f64)))
 }
 
-/// What servers counted beside what their clients received.
+/// The servers' counts beside what their clients received.
 fn reconciled(set: &ResultSet) -> Option<String> {
     let servers = || set.runs.iter().filter_map(|run| run.server);
     let counted: u64 = servers().filter_map(|server| server.counted).sum();
@@ -308,7 +307,7 @@ fn added(cost: &OwnCost) -> String {
     grouped(cost.added_ns.max(0.0).round() as u64)
 }
 
-/// Which targets had only some operations stamped.
+/// The targets that had only some operations stamped.
 fn thinned(points: &[PointSummary<'_>]) -> Option<String> {
     let every = by_target(points, |point| {
         let every = point.runs.iter().filter_map(|run| run.stamp_every).max()?;

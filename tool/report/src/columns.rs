@@ -20,7 +20,7 @@ pub(crate) enum Shown {
     /// In each row but the INVALID ones: a figure that must not be used must
     /// not stand where it could be copied.
     UnlessInvalid,
-    /// The same of a rate, which may have one bound all the same.
+    /// In each row but the INVALID ones, of a rate, which may have one bound all the same.
     OrOneBound,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Column {
     pub(crate) title: [&'static str; 2],
     /// When its cells are printed.
     pub(crate) shown: Shown,
-    /// What was not measured is None; a column of nothing else is left out.
+    /// None where nothing was measured; a column of nothing else is left out.
     pub(crate) cell: Cell,
 }
 
-/// What a column says of a point.
+/// A column's cell for a point.
 pub(crate) enum Cell {
     /// The median of a figure, and how it is printed.
     Median(&'static Figure, fn(f64) -> String),
@@ -69,7 +69,7 @@ pub(crate) const WORKERS: Column = always(["", "workers"], |point| {
     point.at.workers.map(|n| n.to_string())
 });
 
-/// The same, with the locks that they share or have of their own.
+/// How many contended, or asked, with the locks that they share or have of their own.
 pub(crate) const WORKERS_AND_NAMES: Column = always(["", "workers"], |point| {
     let workers = point.at.workers?;
     let names = point.runs.first()?.names.as_deref();
@@ -83,7 +83,7 @@ pub(crate) const WORKERS_AND_NAMES: Column = always(["", "workers"], |point| {
 /// The spread of the point's main figure over its runs.
 pub(crate) const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
 
-/// What is the same for all points of a target.
+/// A column that is equal for all points of a target.
 pub(crate) const fn once(title: [&'static str; 2], words: Words) -> Column {
     column(title, Shown::Once, Cell::Words(words))
 }
@@ -173,7 +173,7 @@ pub(crate) fn three(value: f64) -> String {
     significant(value, 3)
 }
 
-/// What a point is measured by; to this `±` belongs.
+/// The main figure of a point; to this `±` belongs.
 pub(crate) fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
     match point.workload {
         Workload::Connect => connect::measured(point),

@@ -1,5 +1,4 @@
-//! What the formats for people show of connections: the columns of `connect`,
-//! and what was checked.
+//! Connections in the formats for people: the columns of `connect`, and what was checked.
 
 use crate::ResultSet;
 use crate::columns::{
@@ -42,7 +41,7 @@ pub(crate) fn measured(point: &PointSummary<'_>) -> Option<Estimate> {
         .or(point.of(figures::BIND_P50))
 }
 
-/// What was checked, what the sweeps left, and which limits come next.
+/// The checks, the rest that the sweeps left, and the limits that come next.
 pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let mut said = vec![opened(set)];
     said.extend(time_wait(set));

@@ -62,7 +62,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
     sheet.text()
 }
 
-/// What the figure lies within, where other programs may have moved it.
+/// The bounds of the figure, where other programs may have moved it.
 fn bounds(sheet: &mut Sheet, point: &PointSummary<'_>) {
     let usable = point.is_usable();
     sheet.add(
@@ -163,7 +163,7 @@ pub fn tidy(sets: &[ResultSet]) -> String {
     sheet.text()
 }
 
-/// Which run it is, and what of it is not the point's.
+/// The run's number, and its values that are not the point's.
 fn of_run(point: &PointSummary<'_>, run: &Run) -> Vec<Cell> {
     let left_out = !point.runs.iter().any(|other| std::ptr::eq(*other, run));
     vec![

@@ -17,7 +17,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What is wrong with a result file, in words for the user.
+/// A fault of a result file, in words for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file has results, and may not be overwritten.
@@ -41,7 +41,7 @@ pub enum FileError {
         path: String,
         /// In the system's words.
         cause: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The file, or its directory, was removed while it was written.
@@ -60,7 +60,7 @@ pub enum FileError {
         path: String,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault in the line.
         problem: String,
     },
     /// A line does not end.
@@ -95,7 +95,7 @@ pub enum FileError {
         path: String,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
     /// There is not one whole experiment record in it.
@@ -302,7 +302,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, FileError> {
     }
 }
 
-/// What messages call a result file.
+/// The name of a result file in messages.
 pub fn name_of(path: &Path) -> String {
     match path == Path::new(STANDARD_INPUT) {
         true => "standard input".to_owned(),
@@ -365,7 +365,7 @@ pub fn lines<'a>(
     numbered.filter(move |line| !line.as_ref().is_ok_and(|(_, bytes)| is_empty(bytes)))
 }
 
-/// What is said of a last line that a crash has torn.
+/// The note on a last line that a crash has torn.
 pub(crate) fn torn_note(path: &str, line: usize) -> String {
     format!(
         "{path}, line {line}, was torn by a crash and is left out; what stands before it is whole"

@@ -1,5 +1,5 @@
-//! What tells the targets of an experiment apart, or what its only one does: the first sentence
-//! of a result, and the title of its page.
+//! The differences between the targets of an experiment, or the finding about its only one: the
+//! first sentence of a result, and the title of its page.
 //!
 //! A target stands before another only where runs of the same blocks decide it
 //! ([`jostle_stats::comparison`]), at one point that both have. INVALID points take no part.
@@ -83,7 +83,7 @@ struct Ranking<'p, 'a> {
     groups: Vec<Vec<Ranked<'p, 'a>>>,
 }
 
-/// What there is to say of the targets of a result.
+/// The findings about the targets of a result.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     /// The sentences, the first of which is the title.
@@ -104,7 +104,8 @@ impl Findings {
     }
 }
 
-/// What tells the targets apart, or why nothing does; first that one of them does not exclude.
+/// The differences between the targets, or why there are none; first that one of them does not
+/// exclude.
 pub(crate) fn findings(set: &ResultSet, points: &[PointSummary<'_>]) -> Findings {
     let found = ranked(set, points);
     let is_told = |broken: &String| found.sentences.first() != Some(broken);
@@ -401,7 +402,7 @@ fn listed(parts: &[String]) -> String {
     joined(parts, "and")
 }
 
-/// The same with this word before the last.
+/// `a`, `a WORD b`, `a, b WORD c`.
 fn joined(parts: &[String], word: &str) -> String {
     match parts {
         [] => String::new(),

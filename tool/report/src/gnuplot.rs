@@ -117,7 +117,7 @@ fn line(point: &PointSummary<'_>) -> String {
     })
 }
 
-/// What stands in the first column.
+/// The value in the first column.
 fn swept(point: &PointSummary<'_>) -> u64 {
     let value = match point.workload.shape() {
         Shape::Contend | Shape::Stream | Shape::Hold => point.at.workers,

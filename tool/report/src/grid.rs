@@ -16,7 +16,7 @@ pub(crate) struct Grid {
 /// A table below the headline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Titled {
-    /// What it shows.
+    /// The title above it.
     pub title: String,
     /// The table.
     pub grid: Grid,
@@ -67,7 +67,7 @@ impl Heading {
         }
     }
 
-    /// The same, which tells its rows apart.
+    /// A heading whose column tells rows apart.
     pub(crate) fn key(self) -> Heading {
         Heading { key: true, ..self }
     }
@@ -111,8 +111,8 @@ impl Grid {
         blocks.collect::<Vec<_>>().join("\n")
     }
 
-    /// Which columns stand side by side, each time behind those that tell rows apart, and
-    /// the verdict in the first lines.
+    /// The columns that stand side by side, each time behind those that tell rows apart, and the
+    /// verdict in the first lines.
     fn blocks(&self, widths: &[usize], width: usize) -> Vec<Vec<usize>> {
         let keys = self.columns.iter().take_while(|column| column.key).count();
         let (keys, rest): (Vec<usize>, Vec<usize>) =

@@ -21,7 +21,7 @@ pub(crate) struct Headline {
     pub(crate) grid: Grid,
     /// Reasons of the verdicts, grouped by their rows.
     pub(crate) notes: Vec<String>,
-    /// What the sign `±` means here; None where it does not occur.
+    /// The meaning of the sign `±` here; None where it does not occur.
     pub(crate) plus_minus: Option<&'static str>,
 }
 

@@ -245,7 +245,7 @@ impl Column {
         }
     }
 
-    /// What no host has needs no column.
+    /// A column that no host has a value for is left out.
     fn of_any(&self, points: &[Lines<'_>], experiment: &Experiment) -> bool {
         let mut lines = points.iter().flat_map(|lines| {
             lines.parts.iter().map(|part| Line {

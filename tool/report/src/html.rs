@@ -185,7 +185,7 @@ fn mark_of(chapter: &Chapter<'_>, at: usize, target: &str) -> Markup {
     }
 }
 
-/// Which line is what, and what the marks mean.
+/// The key to lines and marks.
 fn key(chapter: &Chapter<'_>) -> Markup {
     html! {
         div.key {
@@ -197,7 +197,7 @@ fn key(chapter: &Chapter<'_>) -> Markup {
     }
 }
 
-/// What the marks of a workload's figures mean.
+/// The meaning of the marks of a workload's figures.
 fn marks(workload: Workload) -> &'static str {
     match workload {
         Workload::Recover => {
@@ -267,7 +267,7 @@ fn cards(headings: impl Iterator<Item = String>) -> String {
     headings.zip(1..).map(quoted).collect::<Vec<_>>().join(";")
 }
 
-/// What speaks against each point, once for all figures that show it.
+/// Doubts about each point, once for all figures that show it.
 fn doubts(chapter: &Chapter<'_>) -> Markup {
     let spots = chapter.series.iter().flat_map(|series| &series.spots);
     html! { ul.doubts hidden { @for spot in spots { @let text = figures::doubts(spot); @if !text.is_empty() {

@@ -78,7 +78,7 @@ fn machine(experiment: &Experiment) -> String {
     hosts(experiment) + &parts.join(", ")
 }
 
-/// What the machine itself adds to each sleep and each wake-up.
+/// The time that the machine itself adds to each sleep and each wake-up.
 fn latencies(known: &Latencies) -> String {
     let late = time(known.sleep_late_p50_ns);
     let same = time(known.wake_same_cpu_ns);
@@ -91,7 +91,7 @@ fn latencies(known: &Latencies) -> String {
     }
 }
 
-/// What follows it is known of rank 0's machine only.
+/// The facts that follow it are known of rank 0's machine only.
 fn hosts(experiment: &Experiment) -> String {
     let hosts = &experiment.environment.hosts;
     let Some(first) = hosts.first() else {

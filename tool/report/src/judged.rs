@@ -24,9 +24,9 @@ const WIDTH: usize = 96;
 pub struct Judgements {
     /// Each run of a command.
     pub watched: Vec<Watched>,
-    /// What pairs of them settled.
+    /// The results of pairs of them.
     pub doubled: Vec<Doubled>,
-    /// What the user should know of how the file was read.
+    /// Notes for the user on how the file was read.
     pub notes: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub fn text(found: &Judgements) -> String {
     runs.chain(pairs).collect::<Vec<_>>().join("\n")
 }
 
-/// What was at its limit, in a heading.
+/// The limit, in a heading.
 fn heading(watched: &Watched) -> String {
     let finding = &watched.finding;
     let of = format!("{:.1} to {:.1} s judged", finding.from_s, finding.to_s);
@@ -245,7 +245,7 @@ pub(crate) fn sides(watched: &Watched) -> Vec<[String; 8]> {
     std::iter::once(generator).chain(server).collect()
 }
 
-/// The same side by side, and the machine below.
+/// Both sides in a table, and the machine below.
 fn table(watched: &Watched) -> String {
     let mut rows = vec![SIDES.map(str::to_owned)];
     rows.extend(sides(watched));
@@ -357,7 +357,7 @@ impl Within {
     }
 }
 
-/// What pairs settled.
+/// The sentence on the result of pairs.
 pub fn doubled(doubled: &Doubled) -> String {
     let [load, twice] = doubled.loads;
     let unit = match doubled.measure.as_str() {

@@ -1,4 +1,4 @@
-//! What the formats for people show of locks that are kept: the columns of `hold --for`.
+//! Kept locks in the formats for people: the columns of `hold --for`.
 
 use crate::columns::{Column, TARGET, WORKERS, always, figure, median, three, two};
 use crate::format::{grouped, time};

@@ -75,25 +75,25 @@ use jostle_stats::summary::{PointSummary, summarize};
 /// One experiment with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultSet {
-    /// What was asked for, and where.
+    /// The plan, and where it ran.
     pub experiment: Experiment,
     /// Its runs, in the order in which they were made.
     pub runs: Vec<Run>,
     /// How figures grow; where the file holds none, they are made from the
     /// runs.
     pub fits: Vec<Fit>,
-    /// What was decided before the first run; absent in files of older versions.
+    /// The decisions before the first run; absent in files of older versions.
     pub scheduled: Option<Scheduled>,
     /// Where it was resumed after a break, in order.
     pub resumed: Vec<Resumed>,
     /// How it ended; absent where the file stops before.
     pub end: Option<End>,
-    /// What a reader of the file should know about it, one sentence each.
+    /// Notes for a reader of the file, one sentence each.
     pub notes: Vec<String>,
     /// The name of the result file, for tables of several files. The caller that reads the
     /// file sets it.
     pub file: Option<String>,
-    /// What the user calls it (`--label`).
+    /// The user's name for it (`--label`).
     pub label: Option<String>,
 }
 

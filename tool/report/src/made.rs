@@ -33,7 +33,7 @@ pub(crate) fn set() -> ResultSet {
     finished(experiment(), points)
 }
 
-/// The same with windows from which its rates follow, as a file has to have it.
+/// The set with windows from which its rates follow, as a file has to have it.
 pub(crate) fn recorded() -> ResultSet {
     let mut set = set();
     for run in &mut set.runs {
@@ -185,7 +185,7 @@ pub(crate) fn plan() -> Plan {
     }
 }
 
-/// What a target costs by itself, and what full measuring adds.
+/// The cost of a target by itself, and that of full measuring.
 pub(crate) fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
     OwnCost {
         pair_ns,

@@ -38,7 +38,7 @@ const BOUNDS: [u64; 28] = {
 
 const NS_PER_S: f64 = 1e9;
 
-/// What is going on.
+/// The state of a measurement under way.
 #[derive(Clone, Debug, Default)]
 pub struct Now {
     /// Seconds since the beginning.
@@ -56,7 +56,7 @@ pub struct Now {
 pub struct NowRun {
     /// From 1.
     pub experiment: usize,
-    /// What the workers do.
+    /// The work of the workers.
     pub workload: Workload,
     /// As typed.
     pub target: String,
@@ -66,7 +66,7 @@ pub struct NowRun {
     pub operations: u64,
     /// Operations a second since the look before.
     pub per_s: Option<f64>,
-    /// What is timed, by its name in the record, all times so far, and their sum.
+    /// The timed latency, by its name in the record, all times so far, and their sum.
     pub latency: Option<(String, Buckets, u64)>,
     /// Operations of the worker with the fewest and of the one with the most.
     pub workers: Option<(u64, u64)>,
@@ -104,7 +104,7 @@ pub fn joined(finished: &str, now: &Now) -> String {
     whole
 }
 
-/// What a run timed first of all, by its name in the record, with all times.
+/// The first latency that a run timed, by its name in the record, with all times.
 fn latency(run: &Run) -> Option<(&'static str, Histogram)> {
     const NAMES: [&str; 5] = [
         "response_ns",

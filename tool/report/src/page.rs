@@ -27,12 +27,12 @@ pub(crate) struct Page {
     pub intro: String,
     /// None where no run was finished.
     pub headline: Option<Headline>,
-    /// What was said of failures, under [`crate::failures::FAILURES`].
+    /// Sentences about failures, under [`crate::failures::FAILURES`].
     pub failures: Vec<String>,
     /// Below the headline: of requests that were spread, of several hosts, of wall time and CPU
     /// of requests, of the shares of `--over`, and the steps of `--find`.
     pub tables: Vec<Titled>,
-    /// What tells several targets apart, the most first.
+    /// The differences between several targets, the most important first.
     pub findings: Vec<String>,
     /// Whether they tell what was found, not why nothing is decided.
     pub is_decided: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Page {
     pub growth: Vec<(String, String)>,
     /// That it ended early, and why.
     pub ended: Option<String>,
-    /// What was checked, and what the measuring cost.
+    /// The checks made, and the cost of the measuring.
     pub checked: Option<String>,
     /// A command worth typing.
     pub next: String,

@@ -20,7 +20,7 @@ use jostle_stats::checks::{CHECKS, with_text};
 use jostle_stats::summary::summarize;
 use plants::*;
 
-/// What is asked of the planted machine.
+/// The questions to the planted machine.
 struct Asked {
     plan: Plan,
     /// A repeated measurement: faults from outside the experiment are gone.
@@ -58,7 +58,7 @@ struct Case {
     whole: bool,
     /// The plan that is asked first.
     plan: fn() -> Plan,
-    /// What is measured with this dose.
+    /// The runs measured with this dose.
     world: fn(&Asked, f64) -> Vec<Run>,
 }
 
@@ -459,7 +459,7 @@ static CASES: &[Case] = &[
     whole("rotations", SUSPECT, [900.0, 50.0], contend, few),
 ];
 
-/// What comes of asking, and what the check says of the point that was asked for last.
+/// The result of asking, and the check's reason for the point that was asked for last.
 fn measure(case: &Case, asked: &Asked, dose: f64) -> (ResultSet, Option<Reason>) {
     let mut experiment = made::experiment();
     experiment.plan = asked.plan.clone();

@@ -1,5 +1,4 @@
-//! What the formats for people show of an open loop: the columns of `rate`, and
-//! its ledger.
+//! An open loop in the formats for people: the columns of `rate`, and its ledger.
 
 use crate::ResultSet;
 use crate::columns::{Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, throughput};

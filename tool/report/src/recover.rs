@@ -1,4 +1,4 @@
-//! What the formats for people show of `recover`: the columns, and what was checked.
+//! `recover` in the formats for people: the columns, and what was checked.
 
 use crate::ResultSet;
 use crate::columns::{Column, TARGET, always, figure};
@@ -78,7 +78,7 @@ fn of(of: Fraction) -> Option<String> {
     }
 }
 
-/// What was checked, and what the tokens were worth.
+/// The checks made, and the worth of the tokens.
 pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let grants: u64 = set
         .runs

@@ -30,7 +30,6 @@ const UNRESOLVED: &str = "unresolved";
 
 const RATE: &str = "requests/s";
 
-/// The columns.
 pub(crate) static COLUMNS: &[Column] = &[
     SHORT_TARGET,
     WORKERS,
@@ -104,7 +103,7 @@ pub(crate) fn title(typed: &'static str, points: &[PointSummary<'_>]) -> String 
     name.map_or_else(String::new, |(name, _)| name.clone())
 }
 
-/// What stands above the accounts.
+/// The heading above the accounts.
 const ACCOUNTS: &str = "Seconds of the median run, from the first request to the last answer and \
                             with its start and end; CPU of the workers (usr, sys) and of what they \
                             started (cusr, csys):";

@@ -1,6 +1,6 @@
-//! What the formats for people show of requests that were spread over generators:
-//! the columns of `spread`, and its tables: operations as CERN's study of OpenLDAP
-//! printed them, slow answers, and response against time.
+//! Requests spread over generators in the formats for people: the columns of `spread`, and its
+//! tables: operations as CERN's study of OpenLDAP printed them, slow answers, and response against
+//! time.
 
 use crate::columns::{
     Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,

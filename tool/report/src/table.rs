@@ -23,8 +23,7 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
     render_within(sets, WIDTH)
 }
 
-/// The same in lines of at most this many columns, except for words that are longer
-/// themselves.
+/// The pages in lines of at most this many columns, except for words that are longer themselves.
 pub fn render_within(sets: &[ResultSet], width: usize) -> String {
     let named = named(sets);
     let mut pages = pages(&named.sets);

@@ -1,4 +1,4 @@
-//! What the formats for people show of each workload: a row for each.
+//! Each workload in the formats for people: a row for each.
 
 mod churn;
 
@@ -20,15 +20,14 @@ use jostle_stats::summary::PointSummary;
 /// A sentence for each target, in the order of the points: the target, and the text.
 type Closing = fn(&Plan, &[PointSummary<'_>]) -> Vec<(String, String)>;
 
-/// A row.
 pub(crate) struct Row {
     workload: Workload,
     /// The columns of the table above these points; what was not measured is left out.
     pub(crate) columns: fn(&[PointSummary<'_>]) -> &'static [Column],
-    /// What one would ask next of results against which nothing speaks, from a plan that
-    /// asks the same again.
+    /// The next question to results against which nothing speaks, from a plan that asks the same
+    /// again.
     pub(crate) next: fn(&ResultSet, Plan) -> Step,
-    /// What stands below the table.
+    /// The sentences below the table.
     pub(crate) closing: Closing,
     /// The main figure of the page.
     pub(crate) answer: Answer,
@@ -145,7 +144,6 @@ static ROWS: &[Row] = &[
     churn::ROW,
 ];
 
-/// The row of a workload.
 pub(crate) fn shown(workload: Workload) -> &'static Row {
     let row = ROWS.iter().find(|row| row.workload == workload);
     row.unwrap_or(&ROWS[0])

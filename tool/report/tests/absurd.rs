@@ -14,8 +14,8 @@ const FILES: [&str; 4] = ["lockscale", "scope", "connect-1M", "services"];
 /// So many points of each file are enough for every column.
 const RECORDS: usize = 8;
 
-/// What figures become: the least and the most that a file may hold, and what is divided
-/// by where nothing was measured.
+/// The values that replace figures: the least and the most that a file may hold, and what is
+/// divided by where nothing was measured.
 const ABSURD: [&str; 8] = ["0", "1", "-1", "1e100", "-1e100", "1e-100", MOST, "0.5"];
 
 /// The greatest count.
@@ -80,7 +80,7 @@ fn bad_word(text: &str) -> Option<&str> {
         .find(|word| ["NaN", "inf", "infinity"].contains(word))
 }
 
-/// What every format prints of it; a bad word with what stands before it.
+/// The first bad word in any format's output of it, with what stands before it.
 fn fault(sets: &[ResultSet]) -> Option<String> {
     let formats = FORMATS.iter();
     let texts = formats.map(|format| (format.name, render(format.name, sets)));

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub enum Address {
     /// `HOST:PORT`
     Tcp(String),
-    /// The same, over TLS.
+    /// A host and port, over TLS.
     Tls(String, Tls),
     /// A socket's path.
     Unix(PathBuf),
@@ -74,7 +74,7 @@ impl Address {
         }
     }
 
-    /// The same address with TLS, if `tls` is given.
+    /// This address with TLS, if `tls` is given.
     #[must_use]
     pub fn over(self, tls: Option<Tls>) -> Address {
         match (self, tls) {
@@ -190,7 +190,7 @@ pub fn any<T>(
     Err(SetupError(refused.join("; ")))
 }
 
-/// Which of these servers take connections: all are tried at once.
+/// For each server, whether it takes connections: all are tried at once.
 fn reached(servers: &[Address]) -> Vec<bool> {
     std::thread::scope(|scope| {
         let looks: Vec<_> = servers

@@ -1,4 +1,4 @@
-//! What may follow the colon of a target: checks that several targets share.
+//! Checks of what follows the colon of a target that several targets share.
 
 use crate::address::Address;
 use crate::login::Login;
@@ -41,7 +41,7 @@ pub fn service(argument: Option<&str>) -> Result<(), String> {
     service_or(argument, None)
 }
 
-/// The same where this scheme before the address means TLS.
+/// [`service`] where this scheme before the address means TLS.
 pub fn service_or(argument: Option<&str>, tls_scheme: Option<&str>) -> Result<(), String> {
     argument.map_or(Ok(()), |place| Address::one(place, tls_scheme).map(drop))
 }

@@ -134,8 +134,8 @@ pub trait Requests: fmt::Debug + Sync {
         code.to_string()
     }
 
-    /// What the server counts, asked before and after a run; None where there is
-    /// no server, or none that counts.
+    /// The server's counts, asked before and after a run; None where there is no server, or none
+    /// that counts.
     ///
     /// # Errors
     /// In words for the user, where it cannot be asked.
@@ -149,16 +149,16 @@ pub trait Requests: fmt::Debug + Sync {
     }
 }
 
-/// What a target of requests needs to know to set itself up.
+/// The setup of a target of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestSetup<'a> {
-    /// What every target needs.
+    /// The setup that every target gets.
     pub base: &'a Setup<'a>,
     /// How long one request may take.
     pub timeout: Duration,
     /// Where the output of started programs goes; None: nowhere.
     pub output: Option<&'a Path>,
-    /// Which connections requests use; None: the target's default.
+    /// The connections that requests use; None: the target's default.
     pub connection: Option<Connection>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<&'a Path>,

@@ -20,7 +20,7 @@ pub fn words(target: &str, argument: Option<&str>) -> Result<Vec<String>, String
     }
 }
 
-/// The same, of a command that can be started.
+/// The words of a command that can be started.
 ///
 /// # Errors
 /// In words for the user, with the remedy.

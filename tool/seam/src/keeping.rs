@@ -1,4 +1,4 @@
-//! What keeps a lock owned while it is held.
+//! Upkeep of a lock while it is held.
 //!
 //! A lock that belongs to a connection or a process needs nothing. A lease has to be
 //! renewed before it ends. Either each lock has a lease, or the worker's session has one

@@ -1,5 +1,5 @@
-//! What a target is made of: its capabilities as traits, its line in the table, and what many
-//! of them share: addresses, logins, TLS, connections and the exchange of requests.
+//! The parts of a target: its capabilities as traits, its line in the table, and what many of them
+//! share: addresses, logins, TLS, connections and the exchange of requests.
 //!
 //! Two lives of a target: [`Target::prepare`] makes what all workers share
 //! (files, semaphores, memory) in the keeper, before any worker exists;
@@ -206,7 +206,7 @@ impl Traffic {
 /// Many calls in a row, exclusive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
-    /// What they do.
+    /// Their kind.
     pub kind: BatchKind,
     /// The first lock.
     pub first: usize,
@@ -214,7 +214,7 @@ pub struct Calls {
     pub count: usize,
 }
 
-/// What a batch of calls does.
+/// The kind of work in a batch of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
     /// Acquires and releases the one lock, again and again.
@@ -244,10 +244,10 @@ impl Calls {
     }
 }
 
-/// What a target needs to know to set itself up.
+/// A target's setup.
 #[derive(Debug)]
 pub struct Setup<'a> {
-    /// What follows the colon of the target as typed.
+    /// The text behind the colon of the target as typed.
     pub argument: Option<&'a str>,
     /// Where things that must not outlive the run are made and recorded.
     pub ledger: &'a Ledger,
@@ -310,7 +310,7 @@ impl Setup<'_> {
         Ok((login, Some(launched.pid)))
     }
 
-    /// The same with the servers of a cluster, whose members these recipes launch.
+    /// The servers of a cluster, whose members these recipes launch.
     ///
     /// # Errors
     /// In words for the user.
@@ -371,7 +371,7 @@ pub trait Launcher: std::fmt::Debug {
     /// In words for the user, with what the server logged last.
     fn follow(&self, recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError>;
 
-    /// The same with the servers of a cluster, each of which may wait for the others.
+    /// Follows the servers of a cluster, each of which may wait for the others.
     ///
     /// # Errors
     /// In words for the user, with what a server logged last.
@@ -494,8 +494,7 @@ pub trait Target: std::fmt::Debug + Sized + Sync + 'static {
         Facts::new()
     }
 
-    /// What the server counts, asked before and after a run; None where there
-    /// is no server.
+    /// The server's counts, asked before and after a run; None where there is no server.
     ///
     /// # Errors
     /// In words for the user, where it cannot be asked.
@@ -512,8 +511,8 @@ pub trait Target: std::fmt::Debug + Sized + Sync + 'static {
         Err(signs::NoSigns::NotAsked)
     }
 
-    /// What the server says about itself, asked before the first worker and, where a run went
-    /// wrong, after the last.
+    /// The server's signs, asked before the first worker and, where a run went wrong, after the
+    /// last.
     ///
     /// # Errors
     /// Why it says nothing.

@@ -8,7 +8,8 @@ use std::fmt::Debug;
 
 macro_rules! methods_of_target {
     ($($name:ident($($given:ident: $of:ty)?) -> $out:ty;)+) => {
-        /// What all workers of a lock share, as an object. Its methods are those of [`Target`].
+        /// The state that all workers of a lock share, as an object. Its methods are those of
+        /// [`Target`].
         pub trait Locks: Debug + Sync {
             /// Stack of a worker that is a thread, in bytes.
             fn thread_stack(&self) -> usize;

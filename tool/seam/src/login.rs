@@ -77,7 +77,7 @@ pub struct Login {
     pub address: Address,
     /// As whom.
     pub own: Credentials,
-    /// What follows the address: a database.
+    /// The path behind the address: a database.
     pub path: Option<String>,
 }
 

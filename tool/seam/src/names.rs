@@ -55,7 +55,7 @@ impl Names {
         Names { first, run }
     }
 
-    /// What all names of the run begin with, and no other run's.
+    /// The prefix of all names of this run, and of no other run's.
     pub fn prefix(&self) -> &[u8] {
         &self.first[..LOCK_AT]
     }

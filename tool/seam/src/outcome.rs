@@ -1,4 +1,4 @@
-//! What an attempt asks for, and how it ends: granted, refused, interrupted, or by an error.
+//! An attempt's request, and how it ends: granted, refused, interrupted, or by an error.
 
 use crate::{tls, wire};
 use jostle_sys::files::{Errno, LockKind};
@@ -52,7 +52,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// What a release says that found the lock to be another's, or nobody's.
+/// The message of a release that found the lock to be another's, or nobody's.
 const LOST: &str = "the lock was no longer ours";
 
 /// A failed call and its errno.
@@ -65,8 +65,8 @@ pub struct CallError {
     pub errno: i32,
     /// The server's error message.
     pub said: Option<&'static str>,
-    /// What the one who refused calls it, such as Redis's NOAUTH; None: it has no other name
-    /// than its errno.
+    /// The refusing side's name for it, such as Redis's NOAUTH; None: it has no other name than its
+    /// errno.
     pub name: Option<&'static str>,
 }
 
@@ -101,7 +101,7 @@ impl CallError {
         }
     }
 
-    /// The same by this name.
+    /// Gives the error the name that the refusing side has for it.
     pub const fn named(self, name: &'static str) -> CallError {
         CallError {
             name: Some(name),

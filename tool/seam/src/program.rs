@@ -174,7 +174,7 @@ pub trait LaunchRecipe: Debug {
         Vec::new()
     }
 
-    /// What follows the program's name on its command line.
+    /// The arguments behind the program's name on its command line.
     fn arguments(&self, ground: &Ground) -> Words;
 
     /// Whether it is ready for use; called repeatedly until it is.

@@ -1,5 +1,5 @@
-//! What a server says about itself before a run and after it. The table of causes (crate
-//! `stats`) judges it; the names of the signs are in `jostle_model::record::sign`.
+//! Signs of a server about itself before a run and after it. The table of causes (crate `stats`)
+//! judges it; the names of the signs are in `jostle_model::record::sign`.
 
 use crate::SetupError;
 use crate::address::Address;
@@ -24,7 +24,7 @@ pub enum NoSigns {
     Silent(String),
 }
 
-/// What a server answers to a question about itself.
+/// A server's answer to a question about itself.
 pub type Told = Result<Signs, NoSigns>;
 
 /// Asks the server at an address. Whoever takes connections and answers in time with an error
@@ -118,7 +118,7 @@ pub fn late() -> NoSigns {
     NoSigns::Silent(format!("no answer within {} ms", DEADLINE.as_millis()))
 }
 
-/// What others call something, for a sentence: in brief, and without control characters.
+/// A foreign name for a sentence: in brief, and without control characters.
 pub fn in_brief(name: &str) -> String {
     const LONGEST: usize = 40;
     let visible = |c: char| if c.is_control() { '?' } else { c };

@@ -38,7 +38,7 @@ pub trait Steps {
     /// The name of what is awaited.
     fn call(&self) -> &'static str;
 
-    /// What a frame that was awaited means for the attempt.
+    /// Interprets an awaited frame for the attempt.
     fn goes_on(&mut self, frame: &Self::Frame<'_>) -> Result<Answer, CallError>;
 
     /// The attempt is over: nothing is awaited.

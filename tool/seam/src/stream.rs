@@ -113,7 +113,7 @@ impl Stream {
     }
 }
 
-/// The same, for a socket.
+/// Whether the other end of this socket has closed it, or it failed.
 pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
     let mut watched = [PollFd::new(&socket, PollFlags::RDHUP)];
     // HUP and ERR are always watched.

@@ -107,7 +107,7 @@ pub fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
     }
 }
 
-/// The same within so many nanoseconds, which any signal ends.
+/// Waits for at most so many nanoseconds; any signal ends the wait.
 ///
 /// # Errors
 /// EINTR, and the system's.

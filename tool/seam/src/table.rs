@@ -13,7 +13,7 @@ pub struct Entry {
     pub name: &'static str,
     /// Other names for the same.
     pub aliases: &'static [&'static str],
-    /// What may follow a colon, as help shows it: `PATH`, `TIME`.
+    /// The argument behind the colon, as help shows it: `PATH`, `TIME`.
     pub argument: Option<&'static str>,
     /// Refuses an argument (or its absence) before anything starts.
     pub check_argument: fn(Option<&str>) -> Result<(), String>,
@@ -29,7 +29,7 @@ pub struct Entry {
     pub summary: &'static str,
     /// A few sentences for `tool/docs/targets.md`: which calls, what is peculiar.
     pub details: &'static str,
-    /// What it can do as a lock.
+    /// Its capabilities as a lock.
     pub lock: LockCapabilities,
     /// Why a thread cannot be a worker of its own; None where it can.
     pub no_threads: Option<&'static str>,
@@ -51,7 +51,7 @@ impl Entry {
         no_threads: None,
     };
 
-    /// The same of a lock service.
+    /// The parts that most lines of lock services share.
     pub const SERVICE: Entry = Entry {
         argument: Some("//HOST:PORT[?tls]"),
         check_argument: argument::service,
@@ -94,7 +94,7 @@ impl Entry {
         self.lock.answering.filter(|_| self.lock.path_alone)
     }
 
-    /// What a result file states about it; None where there is nothing to state.
+    /// Facts for a result file; None where there is nothing to state.
     pub fn facts(&self) -> Option<TargetFacts> {
         let facts = TargetFacts {
             answering: self.lock.answering.map(str::to_owned),
@@ -135,7 +135,7 @@ pub enum Family {
     Own,
     /// Connections, not locks.
     Connection,
-    /// What answers requests, and is no lock.
+    /// Servers that answer requests, and are no locks.
     Server,
     /// Targets whose truth is known.
     Specimen,
@@ -154,12 +154,12 @@ impl Family {
         Family::Specimen,
     ];
 
-    /// What its members are, as a heading.
+    /// The heading above its members.
     pub fn heading(self) -> &'static str {
         self.words().0
     }
 
-    /// What one of its members is, in a sentence.
+    /// The noun for one of its members, in a sentence.
     pub fn noun(self) -> &'static str {
         self.words().1
     }
@@ -181,7 +181,7 @@ impl Family {
     }
 }
 
-/// What a lock can do.
+/// The capabilities of a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockCapabilities {
     /// Shared mode beside exclusive.
@@ -253,14 +253,14 @@ impl LockCapabilities {
         semaphore_sets: false,
     };
 
-    /// What most locks can do.
+    /// The capabilities of most locks.
     pub const TIMED: LockCapabilities = LockCapabilities {
         timeout: true,
         excludes: true,
         ..LockCapabilities::NONE
     };
 
-    /// What most lock services can do.
+    /// The capabilities of most lock services.
     pub const SERVICE: LockCapabilities = LockCapabilities {
         remote: true,
         tasks: true,
@@ -279,7 +279,7 @@ impl LockCapabilities {
 /// A computation over a target's own type, so that the measured loop is compiled separately
 /// for each lock and calls it without indirection.
 pub trait Visitor {
-    /// What comes out.
+    /// The visit's result.
     type Out;
     /// Runs with the target's type.
     fn visit<T: Target>(self) -> Self::Out;

@@ -50,7 +50,7 @@ impl From<Wait> for Asking {
     }
 }
 
-/// What came back to a request for a lock.
+/// The result of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The lock is ours.
@@ -87,7 +87,7 @@ pub trait Wire: std::fmt::Debug + Send + 'static {
         Reply::decode(input, call)
     }
 
-    /// What the reply to [`Wire::acquire`] of this lock means.
+    /// Interprets the reply to [`Wire::acquire`] of this lock.
     ///
     /// # Errors
     /// What the service answered with an error.
@@ -104,13 +104,13 @@ pub trait Wire: std::fmt::Debug + Send + 'static {
         }
     }
 
-    /// What the reply to [`Wire::release`] means.
+    /// Interprets the reply to [`Wire::release`].
     ///
     /// # Errors
     /// What the service answered with an error; a lock that was lost before.
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError>;
 
-    /// What its locks need while they are held; None where nothing has to be renewed.
+    /// Its locks' upkeep while they are held; None where nothing has to be renewed.
     fn keeping(&self) -> Option<Keeping> {
         None
     }
@@ -212,7 +212,7 @@ pub trait Wire: std::fmt::Debug + Send + 'static {
     }
 }
 
-/// What came back.
+/// A server's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// A number.
@@ -238,8 +238,8 @@ impl<'a> Reply<'a> {
         Ok(whole.map(|(token, length)| (Reply::of(token), length)))
     }
 
-    /// What a piece of Redis's protocol means that is one by itself; the header of an
-    /// aggregate is an empty text.
+    /// The reply in a piece of Redis's protocol that is one by itself; the header of an aggregate
+    /// is an empty text.
     #[inline]
     pub fn of(token: Token<'a>) -> Reply<'a> {
         match token {
@@ -269,7 +269,7 @@ pub fn wrong_kind(call: &'static str) -> CallError {
     CallError::saying(call, Errno::PROTO, said)
 }
 
-/// What an answer says that is none of the expected ones.
+/// The error of an answer that is none of the expected ones.
 #[cold]
 pub fn unexpected(call: &'static str, reply: Reply<'_>) -> CallError {
     match reply {

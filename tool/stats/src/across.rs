@@ -36,13 +36,13 @@ pub struct Grant {
     pub r_ns: u64,
     /// Who, by its number on its host.
     pub worker: u32,
-    /// What came with the grant to fence off earlier owners.
+    /// The fencing token granted with the lock.
     pub token: Option<u64>,
     /// Whether it was a shared grant.
     pub shared: bool,
 }
 
-/// What one host's workers did.
+/// The log of one host's workers.
 #[derive(Clone, Debug)]
 pub struct HostLog<'a> {
     /// As it calls itself.
@@ -83,7 +83,7 @@ pub fn judge(hosts: &[HostLog<'_>]) -> Across {
     found.record(hosts)
 }
 
-/// What was found so far.
+/// The violations found so far.
 #[derive(Default)]
 struct Found {
     across: Across,
@@ -164,7 +164,7 @@ impl Found {
     }
 }
 
-/// What two grants are to each other.
+/// How two grants conflict.
 #[derive(Clone, Copy)]
 enum Violation {
     Overlap,
@@ -243,7 +243,7 @@ impl Latest {
     }
 }
 
-/// The same for those that exclude everybody, and for all.
+/// The latest grants of exclusive owners, and of all.
 #[derive(Default)]
 struct Inside {
     exclusive: Latest,

@@ -1,9 +1,9 @@
 //! The figures of a run: a row for each, from which tables, csv, pages, metrics, summaries,
 //! comparisons, rankings and fits take all that they need of it.
 //!
-//! What no row can hold stands where it is used: distributions with their bounds, percentiles
-//! of all requests of a point, what the data name (phases, answers, errors), the figure that a
-//! workload is known by, and the order of what is printed beside each other.
+//! Data that no row can hold stand where they are used: distributions with their bounds,
+//! percentiles of all requests of a point, what the data name (phases, answers, errors), the figure
+//! that a workload is known by, and the order of what is printed beside each other.
 
 use Better::More;
 use jostle_model::Plan;
@@ -103,7 +103,7 @@ pub enum Better {
     Less,
 }
 
-/// What a figure is about: csv has a group of columns for each.
+/// A figure's subject: csv has a group of columns for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// How much was done.

@@ -32,8 +32,8 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// The same on a machine whose sleeps end so many microseconds late, nine in ten of
-/// them at most half as much again.
+/// A machine whose sleeps end so many microseconds late, nine in ten of them at most half as much
+/// again.
 pub fn late(us: f64) -> Experiment {
     let mut experiment = experiment();
     experiment.calibration.latencies = Some(Latencies {
@@ -107,8 +107,8 @@ pub fn point() -> Run {
     run
 }
 
-/// The same beside programs that used so many seconds of the two CPUs, while workers waited
-/// for so many.
+/// A run beside programs that used so many seconds of the two CPUs, while workers waited for so
+/// many.
 pub fn beside(others_s: f64, waited_s: f64) -> Run {
     Run {
         around: Circumstances {
@@ -161,12 +161,12 @@ pub fn distribution(count: u64, p50: u64) -> Distribution {
     }
 }
 
-/// What a check says of runs under the clean plan.
+/// A check's reason about runs under the clean plan.
 pub fn judge(check: &Check, runs: &[Run]) -> Option<Reason> {
     judge_in(check, &experiment(), runs)
 }
 
-/// What a check says of runs.
+/// A check's reason about runs.
 pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Run]) -> Option<Reason> {
     let runs: Vec<&Run> = runs.iter().collect();
     check.look(&Evidence {
@@ -205,7 +205,7 @@ impl Made {
         self.varied(target, throughput, cpu_us, |_| counts.to_vec())
     }
 
-    /// The same, with other counts in each block.
+    /// Runs with other counts in each block.
     pub fn varied(
         mut self,
         target: &str,
@@ -233,8 +233,8 @@ pub fn queue(workers: usize, mean: u64) -> Vec<u64> {
     (0..workers).map(|i| mean + (i % 2) as u64).collect()
 }
 
-/// What a run was like: how many of 1,000 planned ones were done, and what
-/// these and the others were late by, in microseconds.
+/// A rated run: how many of 1,000 planned ones were done, and what these and the others were late
+/// by, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rated {
     /// Planned requests per second.

@@ -20,10 +20,10 @@
 //! [`BEARABLE`] of the window or more. Otherwise a trace of other work would be set against
 //! milliseconds.)
 //!
-//! What is foreign can also make work quicker, without keeping it from a CPU: two workers
-//! on one CPU hand a lock on without waking another CPU, and a CPU that is never idle need
-//! not be woken. In the share f = (F + I + S) / window the work ran at C at most, the
-//! greatest rate at which it was seen. The undisturbed throughput then lies within
+//! Foreign work can also make ours quicker, without keeping it from a CPU: two workers on one CPU
+//! hand a lock on without waking another CPU, and a CPU that is never idle need not be woken. In
+//! the share f = (F + I + S) / window the work ran at C at most, the greatest rate at which it was
+//! seen. The undisturbed throughput then lies within
 //!
 //! ```text
 //! [(X - f C) / (1 - f), X / (1 - d)]
@@ -190,8 +190,8 @@ pub fn each(experiment: &Experiment, runs: &[&Run]) -> Vec<Option<Option<Harm>>>
     runs.iter().map(of_run).collect()
 }
 
-/// What the rate cannot exceed, as a multiple of it: an open loop does no more than it was
-/// asked for, a closed one no more than a lock without any cost would.
+/// The bound on the rate, as a multiple of it: an open loop does no more than it was asked for, a
+/// closed one no more than a lock without any cost would.
 fn most(run: &Run) -> f64 {
     let offered = run.open_loop.as_ref();
     let offered = offered.map(|open| open.planned as f64 / open.done.max(1) as f64);
@@ -371,14 +371,15 @@ fn own_softirqs_s(accounts: &Accounts) -> f64 {
 /// of the ticks of all runs. Zero where our CPUs handled no more packets than an idle
 /// machine does, or where the packets are our own.
 fn interrupted(runs: &[&Run]) -> f64 {
-    /// What a request and its answer can come to on one machine, with what confirms them, where
-    /// the segments were not counted.
+    /// The most segments of a request and its answer on one machine, with their acknowledgements,
+    /// where the segments were not counted.
     const A_ROUND_TRIP: f64 = 4.0;
-    /// The same of a connection: three segments open it, four close it, one may be sent again.
+    /// The most segments of a connection: three segments open it, four close it, one may be sent
+    /// again.
     const A_CONNECTION: f64 = 8.0;
     /// Share of the packets that may be foreign.
     const FOREIGN: f64 = 0.01;
-    /// What packets take, over the ticks in soft interrupts: floods of 16 to 36 % of the ticks
+    /// The cost of packets over the ticks in soft interrupts: floods of 16 to 36 % of the ticks
     /// took 1.26 to 1.29 times as much from one worker. Hard interrupts have no ticks.
     const OF_TICKS: f64 = 1.3;
     let seen = runs.iter().filter_map(|run| {
@@ -483,7 +484,7 @@ fn has_server(run: &Run, accounts: &Accounts) -> bool {
 /// All workers on one CPU need no measurement of their own: one runs at a time, and each
 /// of its operations takes at least what one of a worker alone takes.
 fn quickest_per_s(experiment: &Experiment, runs: &[&Run]) -> Option<f64> {
-    /// What a CPU's clock may have gained since.
+    /// The most that a CPU's clock may have gained since.
     const RESERVE: f64 = 1.05;
     let run = runs.first()?;
     let accounts = run.around.accounts.as_deref()?;

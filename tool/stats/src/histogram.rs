@@ -162,8 +162,8 @@ impl Histogram {
             .filter_map(|(index, count)| (*count > 0).then_some((index, *count)))
     }
 
-    /// What stands for the values of a bucket: its midpoint, and never outside
-    /// of the exact minimum and maximum.
+    /// The value that represents a bucket: its midpoint, and never outside of the exact minimum and
+    /// maximum.
     pub(crate) fn representative(&self, index: usize) -> u64 {
         midpoint(index).max(self.min_ns).min(self.max_ns)
     }

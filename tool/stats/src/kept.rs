@@ -2,7 +2,7 @@
 
 use jostle_model::record::{Kept, Run};
 
-/// What was kept at a point. What it cost are figures (`figures.rs`).
+/// The locks kept at a point. What it cost are figures (`figures.rs`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeptSummary {
     /// Locks of all workers.

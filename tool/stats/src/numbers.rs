@@ -62,7 +62,7 @@ pub fn time(nanos: f64) -> String {
     time_to(nanos, 2)
 }
 
-/// The same with so many significant digits.
+/// A time with so many significant digits.
 pub fn time_to(nanos: f64, digits: usize) -> String {
     const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
     let fits = |scale: f64| (nanos / scale).round().abs() < 1000.0;

@@ -17,7 +17,7 @@ pub struct Response {
     pub at_least: bool,
 }
 
-/// What became of the planned requests of all runs together.
+/// The outcomes of the planned requests of all runs together.
 pub fn ledger(runs: &[&Run]) -> Option<OpenLoop> {
     let mut runs = runs.iter().filter_map(|run| run.open_loop.as_deref());
     let first = OpenLoop {

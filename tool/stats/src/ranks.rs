@@ -72,8 +72,8 @@ fn cut(distribution: Vec<f64>) -> Option<usize> {
     (cut > 0).then_some(cut)
 }
 
-/// The same of a whole-numbered normal variable from 0 to `pairs`: P(T < c) is that of
-/// being below c - 1/2.
+/// The cut of a whole-numbered normal variable from 0 to `pairs`: P(T < c) is that of being below
+/// c - 1/2.
 fn normal_cut(pairs: usize, variance: f64) -> Option<usize> {
     let cut = (pairs as f64 / 2.0 + 0.5 - Z * variance.sqrt()).floor();
     (cut >= 1.0).then_some(cut as usize)

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// A ratio within this distance of 1 counts as equal.
 pub(crate) const EQUAL_WITHIN: f64 = 0.05;
 
-/// What may be said of a ratio.
+/// The conclusion about a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The interval excludes 1, and the estimate lies outside of 0.95 to 1.05: the
@@ -42,7 +42,7 @@ pub struct Ratio {
     pub nearest: f64,
     /// Blocks.
     pub blocks: usize,
-    /// What may be said.
+    /// The conclusion.
     pub outcome: Outcome,
 }
 
@@ -80,7 +80,7 @@ fn paired_within(pairs: &[(Ends, Ends)]) -> Option<Ratio> {
     Some(of(1, 1)?.between(&of(2, 0)?, &of(0, 2)?))
 }
 
-/// The same for [`unpaired`].
+/// [`unpaired`] for figures with a least and a greatest value.
 pub(crate) fn unpaired_within(base: &[Ends], other: &[Ends]) -> Option<Ratio> {
     let each = |figures: &[Ends], end: usize| figures.iter().map(|e| e[end]).collect::<Vec<f64>>();
     let of = |b: usize, o: usize| unpaired(&each(base, b), &each(other, o));
@@ -193,8 +193,8 @@ pub fn by_block(
     paired_within(&pairs.collect::<Vec<_>>())
 }
 
-/// What may be said of an estimate, its lower and its upper end, where shares up
-/// to `within` are of no consequence.
+/// The conclusion from an estimate, its lower and its upper end, where shares up to `within` are of
+/// no consequence.
 pub fn outcome([ratio, low, high]: [f64; 3], interval: bool, within: f64) -> Outcome {
     let (least, most) = (1.0 - within, 1.0 + within);
     if !interval {

@@ -6,7 +6,7 @@ use crate::summary::Estimate;
 use jostle_model::Plan;
 use jostle_model::record::{Distribution, Run};
 
-/// What is known of the requests of a point. Times are in nanoseconds.
+/// The requests of a point. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct RequestSummary {
     /// Mean time of each phase, in order.
@@ -57,7 +57,7 @@ pub fn makes_requests(plan: &Plan) -> bool {
     plan.call_timeout.is_some()
 }
 
-/// What an operation of a plan of requests is called.
+/// The word for an operation of a plan of requests.
 pub fn noun(plan: &Plan) -> &'static str {
     match plan
         .targets

@@ -34,7 +34,7 @@ pub struct Pair {
     pub limit: LimitedBy,
 }
 
-/// What is known about the bottleneck.
+/// The evidence about the bottleneck.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attribution {
     /// The pair that decided, if one did or might have.

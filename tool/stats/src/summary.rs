@@ -43,7 +43,7 @@ pub enum OneBound {
     AtMost(f64),
 }
 
-/// What is known of one (target, point) over all its runs.
+/// The figures of one (target, point) over all its runs.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
     /// The workload of its experiment, by which tables and sentences are chosen.
@@ -69,18 +69,18 @@ pub struct PointSummary<'a> {
     /// The share of the windows that the throughput is taken from, where that is not all:
     /// the slices in which nothing foreign ran.
     pub clean_share: Option<f64>,
-    /// What the throughput of each run is multiplied by to have that of its clean slices;
-    /// None where it has too few of them. Ones where the figure is not taken from slices.
+    /// The factor that turns the throughput of each run into that of its clean slices; None where
+    /// it has too few of them. Ones where the figure is not taken from slices.
     cleaned: Vec<Option<f64>>,
-    /// What other programs and the hypervisor may have cost.
+    /// The possible cost of other programs and of the hypervisor.
     pub harm: Option<Harm>,
-    /// What the runs that have a figure come to, by its name; read by [`PointSummary::of`].
+    /// Estimates over the runs that have a figure, by its name; read by [`PointSummary::of`].
     figures: BTreeMap<&'static str, Estimate>,
     /// The mean rate over the runs.
     pub throughput_mean_per_s: Option<f64>,
-    /// What keeping its locks for a time cost.
+    /// The cost of keeping its locks for a time.
     pub kept: Option<KeptSummary>,
-    /// What requests came to, where some were made.
+    /// The summary of requests, where some were made.
     pub requests: Option<RequestSummary>,
     /// Longest wait over all runs.
     pub longest_wait_ns: Option<u64>,
@@ -98,7 +98,7 @@ pub struct PointSummary<'a> {
 }
 
 impl<'a> PointSummary<'a> {
-    /// What the point is measured by, and its name in the runs.
+    /// The point's main figure, and its name in the runs.
     pub fn figure(&self) -> Option<(&'static str, Estimate)> {
         if self.at.fault.is_some() {
             return self.named(NEXT_GRANT, NEXT_GRANT.name);
@@ -215,7 +215,7 @@ impl<'a> PointSummary<'a> {
         self.workload == Workload::Spread && self.verdict.limited_by == Some(LimitedBy::Generator)
     }
 
-    /// What bounds the throughput, where it may be used.
+    /// The limit of the throughput, where it may be used.
     pub fn limited_by(&self) -> Option<LimitedBy> {
         let limit = self.verdict.limited_by;
         limit.filter(|_| self.is_usable())
@@ -317,7 +317,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Run]) -> Vec<Point
     summaries
 }
 
-/// What is planned, then what is there besides; each once.
+/// Planned values first, then others that occur; each once.
 fn in_order<T: PartialEq>(
     planned: impl Iterator<Item = T>,
     present: impl Iterator<Item = T>,

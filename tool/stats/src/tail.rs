@@ -1,4 +1,4 @@
-//! Which hosts the slowest requests belong to.
+//! The hosts that the slowest requests belong to.
 //!
 //! If all hosts were served alike, each request would be as likely among the slowest
 //! as any other, and a host would have about its share of them.

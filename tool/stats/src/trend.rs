@@ -92,7 +92,7 @@ fn normal_p(n: usize, s: u64, ties: &[usize]) -> f64 {
     normal_two_sided((s as f64 - 1.0) / variance.sqrt())
 }
 
-/// What a drift must exceed to be worth a word, as a share of the mean.
+/// The least drift worth a word, as a share of the mean.
 pub const WORTH: f64 = 0.10;
 
 /// Probability of a drift without a trend under which it is taken for one.

@@ -18,7 +18,7 @@ struct Situation {
     _made: String,
     /// The checks that report it.
     checks: Vec<String>,
-    /// What is so: causes by their names in the table, and others.
+    /// The true state: causes by their names in the table, and others.
     truth: BTreeSet<String>,
     /// Those that are said for certain.
     #[serde(default)]
@@ -152,7 +152,7 @@ fn without_any_test_of_the_table_some_situation_is_said_wrong() {
     }
 }
 
-/// What is not known makes nothing certain.
+/// An unknown makes nothing certain.
 #[test]
 fn without_any_sign_or_look_nothing_more_is_certain() {
     for situation in situations() {

@@ -400,7 +400,7 @@ mod tests {
     mod live_tests {
         use super::*;
 
-        /// What is answered to these bytes, sent in such pieces.
+        /// The server's answers to these bytes, sent in such pieces.
         fn answers(pieces: &[&[u8]], length: usize) -> String {
             let (mut server, address) = Answering::bind().unwrap();
             let (stop, end) = UnixStream::pair().unwrap();

@@ -28,7 +28,7 @@ const WRITER: u32 = 1 << 16;
 /// The only counter: entries granted while another owner was inside.
 const PLANTED: usize = 0;
 
-/// What the workers share.
+/// The memory that the workers share.
 #[derive(Debug)]
 struct Shared {
     /// Two words for each key: who is inside, and how many sleep.
@@ -115,7 +115,7 @@ fn parse(argument: Option<&str>) -> Result<f64, String> {
     }
 }
 
-/// What an owner adds to the word.
+/// The amount that an owner adds to the word.
 fn weight(mode: Mode) -> u32 {
     match mode {
         Mode::Exclusive => WRITER,

@@ -23,7 +23,7 @@ const MOST_BUCKETS: usize = 1_000_000;
 /// A bucket is a word as well (the first of its chain), and a spin lock beside it.
 const BUCKET_WORDS: usize = 2;
 
-/// What the specimen counts, at the region's end.
+/// The specimen's own counts, at the region's end.
 const NOTED_WORDS: usize = 2;
 
 /// The table: the buckets, then one link for each lock that there could be.

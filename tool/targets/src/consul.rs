@@ -190,7 +190,7 @@ fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
     Login::named(place, Some(TLS_SCHEME), file, ["", TOKEN])
 }
 
-/// What is asked before and after a run.
+/// The agent that is asked before and after a run.
 #[derive(Debug)]
 struct Server {
     /// The password is the token.

@@ -20,10 +20,10 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// What a target needs to know to make its endpoint.
+/// The wishes of a target for its endpoint.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    /// What follows the colon of the target as typed.
+    /// The text behind the colon of the target as typed.
     pub argument: Option<&'a str>,
     /// Where things that must not outlive the run are made and recorded.
     pub ledger: &'a Ledger,
@@ -44,7 +44,7 @@ pub enum Address {
     Unix(SocketAddrUnix),
 }
 
-/// What connections lead to.
+/// The place that connections lead to.
 #[derive(Debug)]
 pub struct Endpoint {
     /// Each destination.
@@ -53,7 +53,7 @@ pub struct Endpoint {
     pub embedded: bool,
 }
 
-/// What the plan asks of every client socket.
+/// The plan's options for every client socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the send buffer, as asked.
@@ -218,7 +218,7 @@ pub fn source(sources: u64, run: u64, nth: u64) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x7f01_0000 + number as u32)
 }
 
-/// What makes one connection after the other.
+/// A maker of connections, one after the other.
 #[derive(Debug)]
 pub struct Plug<'a> {
     endpoint: &'a Endpoint,

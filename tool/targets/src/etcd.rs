@@ -79,7 +79,7 @@ pub struct EtcdLock {
     /// The server has said that the lease is over.
     is_over: bool,
     token: Option<u64>,
-    /// What was said on earlier connections, and on this one before the first lock.
+    /// The traffic on earlier connections, and on this one before the first lock.
     earlier: Traffic,
     before: Traffic,
     /// The session was taken up again since the last request that was answered.
@@ -120,7 +120,7 @@ impl EtcdLock {
         Duration::from_nanos(self.keeping.lease_ns)
     }
 
-    /// What all keys of a lock begin with.
+    /// The prefix of all keys of a lock.
     fn prefix(&self, key: usize) -> Vec<u8> {
         [&self.names.name(key)[..], b"/"].concat()
     }
@@ -149,7 +149,7 @@ impl EtcdLock {
         Ok(!self.is_over)
     }
 
-    /// What is left of this time since the last renewal.
+    /// The rest of this time since the last renewal.
     fn left_of(&self, span_ns: u64) -> Duration {
         let age_ns = clock::monotonic().saturating_sub(self.renewed_ns);
         Duration::from_nanos(span_ns.saturating_sub(age_ns))

@@ -54,7 +54,7 @@ const REAP: usize = 2;
 /// Codes from here on are signals; exit codes end below.
 const SIGNALS: u32 = 256;
 
-/// What all workers start.
+/// The command that all workers start.
 #[derive(Debug)]
 pub(crate) struct Exec {
     words: Vec<String>,

@@ -1,7 +1,7 @@
 //! The files that a target locks: their paths, their creation and removal, and a worker's
 //! descriptors of them. Shared by the locks on files.
 //!
-//! Which files, for N keys:
+//! The files for N keys:
 //!
 //! - no path: `NAME.0` to `NAME.N-1` in the ledger's directory;
 //! - a directory: as many files in it, under the ledger's own name, so that
@@ -27,7 +27,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a lock needs of its descriptor.
+/// The access mode that a lock needs of its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Exclusive record locks: open for writing.
@@ -48,7 +48,7 @@ pub(crate) struct FileSet {
     open_each: bool,
 }
 
-/// What a record keeps of larger offsets: other readers of JSON take them for one another.
+/// The most that a record keeps of larger offsets: other readers of JSON take them for one another.
 const LAST_KEPT: u64 = i64::MAX as u64 >> 11;
 
 /// Takes a lock without waiting, on a descriptor that is closed afterwards.

@@ -112,7 +112,7 @@ pub(crate) struct Connection {
     pub asks: bool,
     /// Its statement, if it runs one.
     pub statement: String,
-    /// Which it is.
+    /// The party at its end.
     pub party: Party,
 }
 

@@ -72,7 +72,7 @@ const DETAILS: &str = "A worker keeps one connection and opens another when the 
     every request (Basic), and the password is written as `***` wherever jostle prints or writes \
     it.";
 
-/// What a connection reads at once; a head must fit.
+/// The most that a connection reads at once; a head must fit.
 const INPUT_BYTES: usize = 64 << 10;
 /// Requests have no body.
 const OUTPUT_BYTES: usize = 16 << 10;
@@ -81,7 +81,7 @@ const CONNECT: usize = 0;
 const REQUEST: usize = 1;
 const BODY: usize = 2;
 
-/// What all workers share: the URL and how to reach it.
+/// State that all workers share: the URL and how to reach it.
 #[derive(Debug)]
 struct Http {
     url: String,

@@ -53,7 +53,7 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
     usual_port: Some(PORT),
 };
 
-/// The same, encrypted.
+/// `ldaps`: LDAP over TLS.
 #[cfg(feature = "services")]
 pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: Entry {
@@ -87,7 +87,7 @@ const FOUND_NOTHING: u32 = 900;
 /// Time limit for an answer before a run. After it the server counts as unreachable.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Debug)]
 struct Ldap {
     dial: Dial,

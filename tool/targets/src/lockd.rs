@@ -9,7 +9,7 @@ use crate::table::{Entry, LockCapabilities};
 /// A jostled.
 pub type Lockd = JostledTarget<false, false>;
 
-/// What every way to jostled can do.
+/// The capabilities common to every way to jostled.
 pub const LOCK: LockCapabilities = LockCapabilities {
     shared: true,
     survives_owner: true,

@@ -1,5 +1,5 @@
-//! What `lockd`, `lockd+unix`, `echo` and `echo+unix` share: a worker's connection to jostled,
-//! or to a server that only answers like one.
+//! The common part of `lockd`, `lockd+unix`, `echo` and `echo+unix`: a worker's connection to
+//! jostled, or to a server that only answers like one.
 
 use crate::address::Address;
 use crate::keeping::whole_millis;
@@ -119,7 +119,7 @@ impl Daemon {
         Daemon::asked(address, own, setup)
     }
 
-    /// The same of a server of the user's own, which may want a password.
+    /// Asks a server of the user's own, which may want a password.
     fn named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let own = Credentials::find(setup.credentials, VARIABLES)?;
         Daemon::asked(address, own, setup)
@@ -193,7 +193,7 @@ pub struct DaemonWire {
     leased: Option<Leased>,
 }
 
-/// What leases take: LOCK with TTL, and RENEW.
+/// The requests for leases: LOCK with TTL, and RENEW.
 #[derive(Clone, Debug)]
 struct Leased {
     /// The lease in milliseconds.

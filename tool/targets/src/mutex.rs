@@ -1,5 +1,5 @@
-//! What `pthread`, `pthread-robust` and `pthread-pi` share: the C library's
-//! process-shared mutexes.
+//! The common part of `pthread`, `pthread-robust` and `pthread-pi`: the C library's process-shared
+//! mutexes.
 //!
 //! No signal ends a wait for such a mutex. A wait without a timeout is therefore a timed
 //! wait too, until the last-resort time after the end of the run. A try before it takes a

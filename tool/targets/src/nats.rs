@@ -56,7 +56,7 @@ const USUAL_CONNECTIONS: usize = 65_536;
 /// The user of a launched server.
 const OWNER: &str = "jostle";
 
-/// What a bucket's description begins with.
+/// The beginning of a bucket's description.
 const PURPOSE: &str = "locks of a run of jostle";
 
 /// The error code for a stream that does not exist.
@@ -275,7 +275,7 @@ struct Session<'a> {
     server: &'a Server,
     client: Client,
     inbox: String,
-    /// What the server told of itself.
+    /// The server's INFO.
     info: Value,
 }
 
@@ -392,7 +392,7 @@ impl Session<'_> {
     }
 }
 
-/// What the server sends unasked, at first.
+/// The server's first message, which it sends unasked.
 fn greeting<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     if !input.starts_with(b"INFO ") && !b"INFO ".starts_with(input) {
         let said = "what answers there does not speak NATS's protocol";

@@ -33,7 +33,7 @@ pub const LOCK: LockCapabilities = LockCapabilities {
 pub(crate) const NO_THREADS: &str =
     "each worker starts a program of its own in any case; --as processes";
 
-/// What all workers start, and what they will ask of it.
+/// The command that all workers start, and its capabilities.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     words: Vec<String>,
@@ -191,7 +191,7 @@ impl Lock for PipeLock {
 }
 
 impl PipeLock {
-    /// What is wrong with the line that has come.
+    /// The error for the line that has come.
     #[cold]
     fn no_answer(&self, name: &'static str) -> CallError {
         let line = self.peer.answer();

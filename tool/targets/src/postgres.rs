@@ -33,7 +33,7 @@ const DATABASE: &str = "postgres";
 /// administrators.
 const SPARE_CONNECTIONS: usize = 10;
 
-/// What both targets are.
+/// The capabilities of both targets.
 pub(crate) const LOCK: LockCapabilities = LockCapabilities {
     shared: true,
     survives_owner: true,
@@ -217,7 +217,7 @@ pub struct Launch {
 
 impl Launch {
     fn of(setup: &Setup<'_>) -> Launch {
-        /// What the server has room for where nothing is said (max_locks_per_transaction).
+        /// The server's room for locks where nothing is said (max_locks_per_transaction).
         const USUAL_LOCKS: usize = 64;
         let connections = setup.workers + SPARE_CONNECTIONS;
         Launch {

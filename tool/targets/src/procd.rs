@@ -74,13 +74,13 @@ pub(crate) static THIN: RequestTarget = RequestTarget {
 /// The procedure that is called by default, that of the original system.
 const USUAL: &str = "/sizecheck?file=message.1000&max=1000";
 
-/// What the spool of a launched engine holds. Names in a ledger have a dot.
+/// The message in the spool of a launched engine. Names in a ledger have a dot.
 const MESSAGE: (&str, [u8; 1000]) = ("message.1000", [b'm'; 1000]);
 
 /// Codes from here on are statuses; exit codes end below.
 const STATUSES: u32 = 1000;
 
-/// What is called, and where.
+/// The procedure that is called, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     /// None: an engine is launched.
@@ -150,7 +150,7 @@ fn token() -> Option<String> {
     std::env::var("JOSTLE_CALL_TOKEN").ok()
 }
 
-/// What the engine counts.
+/// The engine's counts.
 fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, SetupError> {
     let bad = |what: &str| SetupError(format!("the engine at {address}: {what}"));
     let mut client = Client::connect_plainly(address)?;

@@ -1,5 +1,5 @@
-//! What `ofd` and `posix` share: fcntl(2) locks on a range of bytes. They
-//! differ in whom a lock belongs to.
+//! The common part of `ofd` and `posix`: fcntl(2) locks on a range of bytes. They differ in whom a
+//! lock belongs to.
 
 use crate::file_set::{Access, FileSet, Opened};
 use crate::signs::Signs;

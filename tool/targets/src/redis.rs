@@ -191,7 +191,7 @@ impl<R: Recipe> RedisTarget<R> {
         put.is_ok_and(|said| said == b"OK").then(monotonic)
     }
 
-    /// What the values of all workers of this host begin with.
+    /// The prefix of the values of all workers of this host.
     fn value(&self) -> String {
         format!("{:016x}", self.run)
     }

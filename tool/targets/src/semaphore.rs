@@ -1,5 +1,5 @@
-//! What `sysv` and `sysv-undo` share: sets of System V semaphores, one
-//! semaphore for one key, or many keys hashed to `slots` semaphores.
+//! The common part of `sysv` and `sysv-undo`: sets of System V semaphores, one semaphore for one
+//! key, or many keys hashed to `slots` semaphores.
 //!
 //! A lock service that maps names to semaphores has to hash them, since their number is
 //! limited, and names that meet in one slot then exclude each other. The names here are
@@ -105,7 +105,7 @@ fn enough(slots: usize) -> Result<(), SetupError> {
     }
 }
 
-/// Which limit `slots` more semaphores would pass, and how to raise it.
+/// The limit that `slots` more semaphores would pass, and how to raise it.
 fn shortage(usage: Usage, slots: usize) -> Option<String> {
     let limits = usage.limits;
     let sets = usage.sets + (slots as u64).div_ceil(limits.per_set.clamp(1, 32_000));

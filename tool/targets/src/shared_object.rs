@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Typed {
     /// Absolute, since dlopen(3) looks elsewhere for a name without a slash.
     pub path: PathBuf,
-    /// What follows the first `?`; empty where nothing does.
+    /// The text behind the first `?`; empty where nothing follows.
     pub args: CString,
 }
 

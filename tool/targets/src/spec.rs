@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Spec {
     /// Its line in the table.
     pub entry: &'static Entry,
-    /// What follows the colon.
+    /// The text behind the colon.
     pub argument: Option<String>,
     /// The text as typed, aliases included, for tables. The password of a URL is left out;
     /// [`Spec::whole`] has it.

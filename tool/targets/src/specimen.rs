@@ -1,4 +1,4 @@
-//! What the specimens share: random numbers from the seed, and counters of what each worker
+//! The common part of the specimens: random numbers from the seed, and counters of what each worker
 //! really got, in memory that outlives the workers.
 
 use jostle_sys::shared::{LINE, Region};

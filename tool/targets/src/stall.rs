@@ -153,7 +153,7 @@ impl Stalls {
         Outcome::Granted
     }
 
-    /// What they really were.
+    /// The stalls as they really were.
     pub(crate) fn truth(&self) -> Facts {
         let mut lengths = Vec::new();
         let mut held_up = 0;

@@ -83,7 +83,7 @@ const HANDED: usize = 1;
 const HANDOFFS: usize = 2;
 const HANDOFFS_NS: usize = 3;
 
-/// What the workers share.
+/// The memory that the workers share.
 #[derive(Debug)]
 struct Shared {
     policy: Policy,

@@ -1,7 +1,8 @@
 //! Who has a lock: one table with a row for each target that can tell. A row has how it is asked,
 //! and a command that frees the lock, with what that breaks; the command is printed, never run.
 //!
-//! What is asked is in the target's own module, or in `files` and `resp` where targets share it.
+//! The question itself is in the target's own module, or in `files` and `resp` where targets share
+//! it.
 
 mod files;
 mod process;
@@ -35,9 +36,8 @@ impl From<SetupError> for Refusal {
 /// An answer, or why there is none.
 pub type Told = Result<Answer, Refusal>;
 
-/// The question.
 pub(crate) struct Question<'a> {
-    /// What follows the target's colon.
+    /// The text behind the target's colon.
     pub argument: &'a str,
     /// The lock's name; empty where none was given.
     pub name: &'a str,
@@ -222,7 +222,7 @@ fn filled(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> 
     Some(filled)
 }
 
-/// What a server keeps under a name, for a sentence.
+/// A value that a server keeps under a name, shortened for a sentence.
 pub(crate) fn in_brief(bytes: &[u8]) -> String {
     crate::signs::in_brief(&String::from_utf8_lossy(bytes))
 }

@@ -47,7 +47,7 @@ pub struct Zookeeper {
     own: Credentials,
     names: Names,
     keys: usize,
-    /// What is asked for, and what was granted.
+    /// The timeout asked for, and the one granted.
     asked: Duration,
     timeout: Duration,
     /// Process and tickTime of a server that was launched.
@@ -290,7 +290,7 @@ impl Launch {
         Ok((0..count.max(1)).map(member).collect())
     }
 
-    /// What its settings say of the ensemble; numbers there begin at 1.
+    /// The settings' lines about the ensemble; numbers there begin at 1.
     fn ensemble(&self) -> String {
         let each = self.ports.iter().zip(1..);
         let servers: String = each

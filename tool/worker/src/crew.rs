@@ -1,6 +1,6 @@
-//! What the workers of a run share, and the steps of a worker's life that are the same
-//! for all: it takes its place, waits for the common start, and leaves its results or
-//! its last words in its page.
+//! State that the workers of a run share, and the steps of a worker's life that are the same for
+//! all: it takes its place, waits for the common start, and leaves its results or its last words in
+//! its page.
 
 use crate::grants::Logs;
 use crate::order::{ContendOrder, RunOrder, WorkloadOrder};
@@ -21,9 +21,9 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// What all workers of a run have in common.
+/// State common to all workers of a run.
 pub struct Crew<'a> {
-    /// What to do.
+    /// The order of the run.
     pub order: &'a RunOrder,
     /// The scale of their stamps.
     pub clock: Clock,
@@ -38,8 +38,7 @@ pub struct Crew<'a> {
 }
 
 impl<'a> Crew<'a> {
-    /// What worker number `worker`, of a thread whose first is `first`, notes of its
-    /// grants.
+    /// The recorder of the grants of worker number `worker`, of a thread whose first is `first`.
     pub(crate) fn recorder(
         &self,
         contend: &'a ContendOrder,
@@ -49,7 +48,7 @@ impl<'a> Crew<'a> {
         Recorder::new(self.common(), contend, worker, first)
     }
 
-    /// The same where the number of operations ends the run.
+    /// The recorder of that worker where the number of operations ends the run.
     pub fn tally(&self, counted: Counted<'a>, worker: usize, first: usize) -> Tally<'a> {
         Tally::new(self.common(), counted, worker, first)
     }
@@ -218,7 +217,7 @@ impl Crew<'_> {
         }
     }
 
-    /// What the kernel counted of this thread, of which the page's worker is the first.
+    /// Writes the kernel's counts of this thread, of which the page's worker is the first.
     pub(crate) fn count_to_the_end(&self, page: &Page<'_>) {
         each_count(|count, so_far| page.end_count(count, so_far));
     }
@@ -260,7 +259,7 @@ impl Crew<'_> {
     }
 }
 
-/// What the kernel has counted of this thread so far, count by count.
+/// Passes on the kernel's counts of this thread so far, one by one.
 fn each_count(mut each: impl FnMut(Count, u64)) {
     let so_far = process::thread_counts();
     for count in Count::ALL {
@@ -272,7 +271,7 @@ fn each_count(mut each: impl FnMut(Count, u64)) {
     }
 }
 
-/// What a worker's own thread has used so far.
+/// The use of a worker's own thread so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     cpu_ns: u64,

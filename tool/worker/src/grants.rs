@@ -106,7 +106,7 @@ impl Logs {
         }
     }
 
-    /// What all workers wrote, when they are gone.
+    /// The logs of all workers, when they are gone.
     pub fn gather(&self, shared: &Shared) -> GrantLog {
         if self.most == 0 {
             return GrantLog::default();

@@ -1,5 +1,5 @@
-//! What the parent asks of the keeper and what it gets back: plain data, so
-//! that it can be sent to a process here, and to other hosts.
+//! Orders of the parent to the keeper, and the replies: plain data, so that it can be sent to a
+//! process here, and to other hosts.
 
 mod connect;
 mod contend;
@@ -82,9 +82,9 @@ pub enum Reply {
     /// For each block: nanoseconds a pair with counting alone, in full, without
     /// stamps, without witness.
     Cost(Vec<[f64; 4]>),
-    /// What became of a lock after a fault.
+    /// The fate of a lock after a fault.
     Recovered(Box<RecoverData>),
-    /// What the machine's simplest acts take, if it could be measured.
+    /// The times of the machine's simplest acts, if they could be measured.
     Latencies(Option<Latencies>),
     /// A listed number of connections is open, or as many as there can be.
     Reached(Box<Reached>),

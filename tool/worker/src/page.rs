@@ -179,7 +179,7 @@ pub enum Word {
     Attended,
     /// Time within the window that was spun at the ends of sleeping holds.
     Spun,
-    /// What sleeping idles that ended within the window took together.
+    /// Time together of the sleeping idles that ended within the window.
     Idled,
     /// How many they were.
     Idles,
@@ -362,14 +362,14 @@ impl<'a> Page<'a> {
             .store(so_far, Relaxed);
     }
 
-    /// The same count when the worker has done its work.
+    /// That count when the worker has done its work.
     pub(crate) fn end_count(&self, count: Count, so_far: u64) {
         let at = COUNTS_AT + count as usize * COUNT_WORDS;
         let since = so_far.saturating_sub(self.own(at).load(Relaxed));
         self.own(at + 1).store(since + 1, Relaxed);
     }
 
-    /// What came to it in between; None of a worker that did not come to its end.
+    /// The growth of the count in between; None of a worker that did not come to its end.
     pub fn counted(&self, count: Count) -> Option<u64> {
         let at = COUNTS_AT + count as usize * COUNT_WORDS;
         self.own(at + 1).load(Relaxed).checked_sub(1)
@@ -466,7 +466,7 @@ impl<'a> Page<'a> {
         word.store(word.load(Relaxed) + by, Relaxed);
     }
 
-    /// What was noted of a slice.
+    /// The notes of a slice.
     pub fn sliced(&self, slice: usize) -> SliceData {
         let read = |row: usize| self.own(SLICES_AT + row * SLICES + slice).load(Relaxed);
         let total = |row: usize| Total {

@@ -32,7 +32,7 @@ const LOOK_AT: usize = 64;
 enum LineWord {
     /// Worker + 1 of the exclusive owner; zero: free.
     Owner,
-    /// What owners increment by a load, an addition and a store.
+    /// Incremented by owners with a load, an addition and a store.
     Counter,
     /// Worker + 1 of the last exclusive owner.
     LastWorker,
@@ -53,7 +53,7 @@ enum LineWord {
 /// Bytes of a lock's two lines.
 const LOCK_BYTES: usize = 2 * LINE;
 
-/// Which lines an acquisition covers.
+/// The lines that an acquisition covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cover {
     /// One for each key.
@@ -186,7 +186,7 @@ impl Line<'_> {
     }
 }
 
-/// What the line told about the owner before us.
+/// The line's traces of the owner before us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
     /// Stamp of the latest incompatible release; zero: none yet.
@@ -202,7 +202,7 @@ pub(crate) struct Guard<'a> {
     worker: usize,
     page: Page<'a>,
     rng: Rng,
-    /// Which of the (at most two) lines carry our mark.
+    /// Whether each of the (at most two) lines carries our mark.
     marked: [bool; 2],
     /// The values of their counters when we entered.
     counted: [u64; 2],
@@ -346,8 +346,8 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// What the latest incompatible owner left behind. Our own last release
-    /// comes before our attempt, so that it never looks like another's.
+    /// The traces of the latest incompatible owner. Our own last release comes before our attempt,
+    /// so that it never looks like another's.
     #[inline(always)]
     pub(crate) fn before(&self, key: usize, mode: Mode) -> Before {
         let mut before = Before::default();

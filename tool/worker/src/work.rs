@@ -1,13 +1,13 @@
-//! What the keeper needs of a target, whether workers lock it or send it requests: its
-//! set-up, a worker's life with it, and the facts about it after the run. Forking, the
-//! common start, clocks, window and clean-up are the same for all.
+//! The keeper's view of a target, whether workers lock it or send it requests: its set-up, a
+//! worker's life with it, and the facts about it after the run. Forking, the common start, clocks,
+//! window and clean-up are the same for all.
 
 use crate::crew::Crew;
 use crate::order::{Merged, RunData, RunOrder};
 use jostle_targets::{Facts, Locks, ServerFigures, SetupError};
 use std::sync::atomic::AtomicU64;
 
-/// What is measured, in the hands of the keeper.
+/// The measured work, in the hands of the keeper.
 pub trait Work: Sync {
     /// Stack of a worker that is a thread.
     fn thread_stack(&self) -> usize;
@@ -52,7 +52,7 @@ pub trait Work: Sync {
         self.locks().map_or(Ok(()), |locks| locks.finish())
     }
 
-    /// What a specimen knows, and facts about the set-up.
+    /// The specimen's knowledge, and facts about the set-up.
     fn known(&self) -> (Facts, Facts) {
         let known = |locks: &dyn Locks| (locks.truth(), locks.facts());
         self.locks().map(known).unwrap_or_default()
@@ -81,8 +81,8 @@ pub trait Work: Sync {
         0
     }
 
-    /// What is timed where workers note it elsewhere than in their pages: its name in a
-    /// result, and all times so far. For whoever watches.
+    /// The latency that workers note elsewhere than in their pages: its name in a result, and all
+    /// times so far. For whoever watches.
     fn latency(&self) -> Option<(&'static str, Merged)> {
         None
     }

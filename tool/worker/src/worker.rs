@@ -112,7 +112,7 @@ pub fn prepare<'a>(
 }
 
 impl Locking<'_> {
-    /// What a worker does with its lock. True if all went well.
+    /// A worker's work with its lock. True if all went well.
     fn work_with(&self, crew: &Crew<'_>, worker: usize, lock: &mut dyn WorkerLock) -> bool {
         let page = crew.shared.page(worker);
         let well = match self.order {

@@ -33,7 +33,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ),
 ];
 
-/// What went wrong, a line for each package.
+/// The failures, a line for each package.
 pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut broken = Vec::new();
     for (name, script) in PACKAGES.iter().filter(|(name, _)| wanted(name)) {

@@ -107,7 +107,7 @@ pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> Vec<String>
     broken
 }
 
-/// What one trial came to.
+/// The outcome of one trial.
 #[derive(Debug, Default)]
 struct Outcome {
     version: String,
@@ -216,7 +216,7 @@ fn left(daemon: SocketAddr) -> anyhow::Result<u64> {
 }
 
 impl Outcome {
-    /// What was promised and did not hold.
+    /// The promises that did not hold.
     fn broken(&self, (client, means): Trial) -> Vec<String> {
         let mut broken = Vec::new();
         let name = format!("{client}, {means}");

@@ -117,7 +117,7 @@ impl Tools {
     }
 }
 
-/// What is linked with glibc, by one call of cargo.
+/// The programs linked with glibc, by one call of cargo.
 fn of_gnu(target: &Target) -> Vec<&'static str> {
     let mut programs = vec!["jostle", "jostle-call"];
     // Open MPI's library is there for this machine's processor only.
@@ -213,7 +213,7 @@ fn musl(target: &Target) -> String {
     format!("{}-unknown-linux-musl", target.arch)
 }
 
-/// What could differ between two builds of a commit: where it was built, and when.
+/// Settles the differences between two builds of a commit: where it was built, and when.
 fn settle(cargo: &mut Command, epoch: u64) -> anyhow::Result<()> {
     let registry = match (std::env::var_os("CARGO_HOME"), std::env::home_dir()) {
         (Some(directory), _) => PathBuf::from(directory),

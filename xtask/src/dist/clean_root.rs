@@ -37,7 +37,7 @@ fn mirror() -> anyhow::Result<String> {
 
 /// A root that scripts can be run in; it goes with its value.
 pub(super) struct Root {
-    /// What is mounted below all that a script writes.
+    /// The tree mounted below all that a script writes.
     files: PathBuf,
     _place: Option<tempfile::TempDir>,
 }

@@ -1,4 +1,4 @@
-//! What goes into which package, and where: one table.
+//! The contents of each package, and where they go: one table.
 
 use super::Packing;
 use anyhow::Context;

@@ -1,5 +1,5 @@
-//! What a program needs of the machine it runs on, read from the program itself by
-//! `readelf`, which reads those of other processors too.
+//! The needs of a program on the machine it runs on, read from the program itself by `readelf`,
+//! which reads those of other processors too.
 
 use anyhow::{Context, bail};
 use jostle_testbed::shell;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What `jostle` loads, under the name of its loader on each processor.
+/// The libraries that `jostle` loads, under the name of its loader on each processor.
 const LIBRARIES: [&str; 7] = [
     "libc.so.6",
     "libm.so.6",
@@ -21,7 +21,6 @@ const LIBRARIES: [&str; 7] = [
 
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Its file.
 pub(super) fn file(packing: &Packing<'_>) -> String {
     format!("jostle-{VERSION}-{}.oci.tar", packing.target.triple())
 }

@@ -86,7 +86,7 @@ impl Target {
 pub(crate) enum Effort {
     /// Seconds, for what is thrown away.
     Little,
-    /// What users download.
+    /// For what users download.
     Most,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Packing<'a> {
     pub target: &'a Target,
     /// Where the stripped programs are.
     pub programs: &'a Path,
-    /// What jostle prints for shells.
+    /// The scripts that jostle prints for shells.
     pub completions: &'a Path,
     /// The lowest glibc that `jostle` starts with.
     pub glibc: elf::Glibc,
@@ -189,7 +189,7 @@ fn everything(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     sbom::make(packing, out)
 }
 
-/// What needs nothing but the programs: tarball, Debian packages, wheel.
+/// The packages that need nothing but the programs: tarball, Debian packages, wheel.
 fn of_programs(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     tarball::make(packing, out)?;
     for package in deb::PACKAGES {

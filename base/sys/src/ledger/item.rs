@@ -1,4 +1,4 @@
-//! What a ledger records beside its own directory, and how each is removed.
+//! The items that a ledger records beside its own directory, and how each is removed.
 
 use super::{SERVER_PREFIX, gone, namespace};
 use crate::limits::cpu_group;

@@ -21,7 +21,7 @@ pub enum Version {
 /// A line of /proc/self/cgroup: this process's group in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// Which interface.
+    /// The interface's version.
     pub version: Version,
     /// Controllers of a version 1 hierarchy; empty for version 2.
     pub controllers: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Membership {
 /// A mounted hierarchy, from /proc/self/mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Which interface.
+    /// The interface's version.
     pub version: Version,
     /// Its options, which name the controllers in version 1.
     pub options: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// What is left.
+    /// The rest before the limit.
     pub fn room(&self) -> u64 {
         self.max.saturating_sub(self.used)
     }
@@ -82,7 +82,7 @@ pub struct Throttled {
     pub throttled_periods: u64,
 }
 
-/// What the control groups allow; a limit that nothing sets is None.
+/// The limits of control groups; one that nothing sets is None.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cgroup {
     /// `v1` or `v2` and the path; absent without control groups.

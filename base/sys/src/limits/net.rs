@@ -1,5 +1,5 @@
-//! What the kernel allows and counts of sockets, in this network namespace and
-//! on this machine: limits before a sweep, memory and sockets during it.
+//! The kernel's limits and counts of sockets, in this network namespace and on this machine: limits
+//! before a sweep, memory and sockets during it.
 
 use super::slurp;
 use super::text::{bytes, field};
@@ -62,7 +62,7 @@ pub fn time_wait() -> Option<u64> {
     tcp_line(&sockets).get("tw").copied()
 }
 
-/// Which connections may take the port of one in TIME_WAIT, after a second or two of it.
+/// The connections that may take the port of one in TIME_WAIT, after a second or two of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     /// None.
@@ -85,7 +85,7 @@ impl Reuse {
     }
 }
 
-/// What TCP has counted in this network namespace since it exists, by whomever it was caused.
+/// TCP's counters in this network namespace since it exists, whoever caused them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Attempts to connect (ActiveOpens).
@@ -187,7 +187,7 @@ fn hash_sizes() -> BTreeMap<String, u64> {
     sizes
 }
 
-/// What /dev/kmsg holds now; None without the right to read it.
+/// The contents of /dev/kmsg now; None without the right to read it.
 fn kernel_log() -> Option<String> {
     use rustix::fs::{Mode, OFlags, open};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -220,7 +220,7 @@ fn parse_hash_sizes(log: &str) -> BTreeMap<String, u64> {
     log.lines().filter_map(of).collect()
 }
 
-/// What sockets take of the kernel at one moment.
+/// The kernel memory that sockets use at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelMemory {
     /// Slab of /proc/meminfo.
@@ -260,10 +260,9 @@ const OF_NO_CONNECTION: [&str; 6] = [
 ];
 
 impl KernelMemory {
-    /// What sockets and their files take of the slabs: of single caches where
-    /// they can be read, all of Slab where not. Slabs are handed back late and
-    /// in whole pages, so that their sum says little after many connections have
-    /// been closed; objects in use are counted at once.
+    /// The slabs that sockets and their files use: of single caches where they can be read, all of
+    /// Slab where not. Slabs are handed back late and in whole pages, so that their sum says little
+    /// after many connections have been closed; objects in use are counted at once.
     pub fn socket_bytes(&self) -> u64 {
         let of_files = |name: &str| {
             let inodes = name.ends_with("inode_cache");

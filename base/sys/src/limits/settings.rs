@@ -51,7 +51,7 @@ const CHOSEN: [(&str, &str); 3] = [
     ),
 ];
 
-/// What guards against each flaw of speculation, one file each.
+/// The guards against each flaw of speculation, one file each.
 const MITIGATIONS: &str = "sys/devices/system/cpu/vulnerabilities";
 
 /// prctl(2): slots of the futex hash of this process alone (Linux 6.16).

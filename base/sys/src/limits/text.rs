@@ -30,7 +30,7 @@ pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// What /proc/PID/status says of a process.
+/// A process by its /proc/PID/status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Real user, whom RLIMIT_NPROC counts.
@@ -72,7 +72,7 @@ pub fn status(text: &str) -> Status {
     }
 }
 
-/// What /proc/meminfo says.
+/// The memory by /proc/meminfo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// MemTotal.

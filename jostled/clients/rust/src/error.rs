@@ -1,8 +1,8 @@
-//! What can go wrong.
+//! Errors of the client.
 
 use std::fmt;
 
-/// What can go wrong with a lock.
+/// An error of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Somebody else had the lock for the whole wait.

@@ -1,4 +1,4 @@
-//! What was granted, and the threads that keep it.
+//! Grants, and the threads that keep them.
 
 use crate::line::Line;
 use crate::term::Term;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const UNRENEWED: &str = "the lease ended, and no renewal was answered";
 
-/// What the daemon has granted.
+/// A grant of the daemon.
 #[derive(Clone)]
 pub(crate) struct Grant {
     /// Its name in errors.
@@ -41,7 +41,7 @@ pub(crate) struct Kept {
     keeper: Option<JoinHandle<Line>>,
 }
 
-/// What the holder and its threads know.
+/// The knowledge that the holder and its threads share.
 pub(crate) struct Shared {
     locks: Locks,
     grant: Grant,

@@ -1,4 +1,4 @@
-//! What this program knows of the locks of a session.
+//! This program's knowledge of the locks of a session.
 //!
 //! A request that got no answer may have been granted. Asked again, the daemon refuses
 //! with `ALREADYHELD token mode`. The hold is that of the unanswered request, unless

@@ -51,7 +51,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use term::Term;
 
-/// What holds for all locks of one daemon.
+/// Settings for all locks of one daemon.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How long an answer may take, beyond the wait where there is one; at least 1 ms.
@@ -246,7 +246,7 @@ impl Locks {
         })
     }
 
-    /// What an attempt makes of a connection of its own, which is closed when it is dropped.
+    /// The result of an attempt with a connection of its own, which is closed when it is dropped.
     fn try_often<T>(&self, attempt: impl Fn(Line) -> Result<T, Error>) -> Result<T, Error> {
         let mut left = self.settings.retries;
         loop {

@@ -57,7 +57,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// What [`Locks::take_up`] takes up again; only the same user can. Keep it secret.
+    /// The name by which [`Locks::take_up`] takes the session up again; only the same user can.
+    /// Keep it secret.
     pub fn id(&self) -> &str {
         &self.id
     }

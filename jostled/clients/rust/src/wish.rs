@@ -27,7 +27,7 @@ impl Wish {
         }
     }
 
-    /// The same, however long it takes.
+    /// An exclusive lock that belongs to a connection, however long it takes.
     pub fn waiting_without_limit() -> Wish {
         Wish {
             wait: None,
@@ -64,7 +64,7 @@ impl Wish {
         self
     }
 
-    /// What the daemon calls such a hold.
+    /// The daemon's word for such a hold.
     pub(crate) fn mode(&self) -> &'static str {
         match self {
             _ if self.shared => "shared",
@@ -103,7 +103,7 @@ impl WishAll {
         }
     }
 
-    /// The same, however long it takes.
+    /// Locks that belong to a connection, however long it takes.
     pub fn waiting_without_limit() -> WishAll {
         WishAll {
             wait: None,

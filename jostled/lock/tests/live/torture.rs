@@ -40,7 +40,7 @@ const LAST: Duration = Duration::from_millis(3000);
 /// promise.
 const LATE_MS: u64 = 300;
 
-/// What happened to commands under torture.
+/// The fate of commands under torture.
 struct Outcome {
     overlaps: usize,
     /// How late this machine let a process run.

@@ -1,4 +1,4 @@
-//! What an administrator writes: flags of `jostled`, and a TOML file with the same names.
+//! The administrator's settings: flags of `jostled`, and a TOML file with the same names.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What is handed over, as data and as bytes.
+//! The state handed over, as data and as bytes.
 //!
 //! The bytes begin with a mark, the version of the format, their number and a
 //! checksum. A program that does not know the version refuses it; there is no
@@ -115,7 +115,8 @@ pub(crate) struct ConnState {
     pub(crate) profile: Profile,
 }
 
-/// What a connection has received, and whether more can come. A handover keeps it as it is.
+/// The bytes that a connection has received, and whether more can come. A handover keeps it as it
+/// is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Intake {
     /// The connection is to be closed once its replies are sent.
@@ -134,7 +135,7 @@ pub(crate) struct Intake {
     pub(crate) needed: usize,
 }
 
-/// What the sweep and administrators look at. A handover keeps it as it is.
+/// The data that the sweep and administrators look at. A handover keeps it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Profile {
     pub(crate) since: Time,
@@ -149,7 +150,7 @@ pub(crate) struct Profile {
     pub(crate) library_version: Vec<u8>,
 }
 
-/// What was queued since MULTI.
+/// The commands queued since MULTI.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Transaction {
     /// As they are sent.
@@ -210,7 +211,6 @@ fn open(bytes: &[u8]) -> Result<(u32, u64, &[u8]), StateError> {
     Ok((version, sum, body))
 }
 
-/// The state of bytes.
 pub(crate) fn decode(bytes: &[u8]) -> Result<State, StateError> {
     let (version, _, body) = open(bytes)?;
     let older = version < VERSION;

@@ -167,7 +167,6 @@ impl Conn {
         )
     }
 
-    /// The number of its user.
     pub(crate) fn user_number(&self) -> u16 {
         self.number
     }

@@ -47,7 +47,7 @@ pub struct Reload {
     pub read: Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>,
 }
 
-/// What a handover needs from the program around the server.
+/// The requirements of a handover on the program around the server.
 pub struct Successor {
     /// The program that this process is to become.
     pub program: Program,

@@ -1,4 +1,4 @@
-//! What [`super::Server`] consists of: data that other modules work on.
+//! The parts of [`super::Server`]: data that other modules work on.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -165,7 +165,7 @@ impl Decoder {
     }
 }
 
-/// What the execution of commands needs, kept from turn to turn.
+/// The buffers for the execution of commands, kept from turn to turn.
 #[derive(Default)]
 pub(super) struct Workspace {
     /// The last command was a long one: other clients come first.
@@ -189,7 +189,7 @@ impl Workspace {
     }
 }
 
-/// What is promised about leases, and what an earlier promise forbids.
+/// The promise about leases, and the limits set by an earlier promise.
 #[derive(Debug)]
 pub(super) struct Leases {
     /// Nothing is granted before this time.
@@ -251,7 +251,6 @@ impl Numbers {
         }
     }
 
-    /// The name of a number.
     pub(super) fn name(&self, number: u16) -> &str {
         let place = usize::from(number).checked_sub(1);
         let name = place.and_then(|place| self.names.get(place));

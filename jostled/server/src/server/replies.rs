@@ -1,5 +1,5 @@
-//! What the lock table decides about a request for locks, as a reply: the same for a
-//! request that is answered at once and for one that has waited.
+//! The lock table's decision about a request for locks, as a reply: the same for a request that is
+//! answered at once and for one that has waited.
 
 use jostle_resp::Writer;
 

@@ -269,7 +269,7 @@ impl Server {
     }
 }
 
-/// What a start finds in its store.
+/// The content of the store at a start.
 struct Kept {
     store: Box<dyn Store>,
     stored: Stored,

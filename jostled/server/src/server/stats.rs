@@ -1,4 +1,4 @@
-//! What the server counts.
+//! The server's counters.
 
 use serde::{Deserialize, Serialize};
 

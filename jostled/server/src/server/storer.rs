@@ -30,7 +30,7 @@ enum Ask {
     Wake,
 }
 
-/// What the thread reports.
+/// The thread's report.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// All that was asked for is committed; it took so long.

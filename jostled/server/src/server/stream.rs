@@ -14,7 +14,7 @@ pub(crate) struct Stream {
     tls: Option<Box<rustls::ServerConnection>>,
 }
 
-/// What reading gave.
+/// The result of reading.
 pub(crate) enum Received {
     /// So many bytes; there may be more.
     Bytes(usize),

@@ -27,7 +27,7 @@ const HALF: u64 = 16 << 20;
 /// The part of a half that a snapshot may take.
 const PART: u64 = 4;
 
-/// What a log is written to: a file, or in tests a disk that loses what was not synced.
+/// The medium of a log: a file, or in tests a disk that loses what was not synced.
 pub(crate) trait Disk: Send {
     fn length(&self) -> io::Result<u64>;
     fn set_length(&mut self, length: u64) -> io::Result<()>;
@@ -66,12 +66,12 @@ impl Disk for File {
     }
 }
 
-/// What the bytes of a file are.
+/// The content of a file's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// Nothing was ever committed.
     Empty,
-    /// What was committed last.
+    /// The latest commit.
     Log(Stored),
     /// It is not known what was committed.
     Damaged(&'static str),

@@ -1,4 +1,4 @@
-//! What survives the daemon: leases, sessions and what sessions hold, in a store.
+//! The state that survives the daemon: leases, sessions and what sessions hold, in a store.
 //!
 //! The event loop turns the table's journal into [`Entry`]s and hands them, in batches, to
 //! a thread that owns the [`Store`]. A reply leaves the daemon only when the batch is
@@ -29,7 +29,7 @@ pub struct Session {
     pub id: u128,
 }
 
-/// What a hold ends with.
+/// The owner whose end ends a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Owner {
     /// The connection of this number.
@@ -52,7 +52,7 @@ pub struct Hold {
     pub name: Vec<u8>,
     /// Its mode.
     pub mode: Mode,
-    /// What it ends with.
+    /// The owner whose end ends it.
     pub owner: Owner,
 }
 
@@ -75,7 +75,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// What the table has recorded; `user` names a user's number.
+    /// The entry for a record of the table; `user` names a user's number.
     pub(crate) fn of(record: Record, user: impl Fn(u16) -> String) -> Self {
         let session = |key: table::SessionKey| Session {
             user: user(key.user),
@@ -211,7 +211,7 @@ impl Stored {
 pub enum Failure {
     /// There is no room. The same batch may be tried again.
     Full(String),
-    /// What was committed is not known, or another daemon has the store: this one must end.
+    /// The latest commit is not known, or another daemon has the store: this one must end.
     Lost(String),
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Head {
     pub(super) after: u64,
 }
 
-/// What a sector contains.
+/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sector {
     Zero,

@@ -12,13 +12,13 @@ use super::*;
 const HALF: u64 = 24 * SECTOR as u64;
 const OWN: u64 = 7;
 
-/// What a disk has, and may lose.
+/// A disk's content, and what it may lose.
 #[derive(Clone, Debug, Default)]
 struct Media {
     synced: Vec<u8>,
     /// Sectors written since, in their order.
     pending: Vec<(usize, [u8; SECTOR])>,
-    /// What a crash may have left at the latest sync.
+    /// The states that a crash may have left at the latest sync.
     crashes: Vec<Vec<u8>>,
     /// Bytes that there is room for.
     room: usize,
@@ -183,7 +183,7 @@ impl Stored {
     }
 }
 
-/// What a start adopts, whatever run it is of.
+/// The holds and sessions that a start adopts, whatever run they are of.
 fn adopted(content: Content) -> Option<(BTreeMap<u64, Hold>, BTreeMap<Session, u64>)> {
     match content {
         Content::Log(stored) => Some((stored.holds, stored.sessions)),

@@ -1,4 +1,4 @@
-//! What each account has at a time: locks, places in line, sessions, memory of the table.
+//! The use of each account at a time: locks, places in line, sessions, memory of the table.
 //!
 //! An account is a number; the caller knows its user. Holds and bytes are counted only
 //! while any account has a bound of them, so that tables without bounds pay only for
@@ -10,7 +10,7 @@ use super::entries::{Block, Claim, ClaimState, EntryKind, Lock, Queue, Ref, Side
 use super::sessions::{Session, TEXT_MAX};
 use super::{Amounts, ClientId, Quota, Refusal, Table};
 
-/// What the clients of one user have together, and may have.
+/// The use that the clients of one user make together, and its limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     pub(super) has: Amounts,
@@ -295,7 +295,7 @@ impl Table {
         self.free_client(slot);
     }
 
-    /// What an account has.
+    /// The use of an account.
     #[cfg(test)]
     pub(super) fn account_has(&self, account: u16) -> Amounts {
         self.accounts[usize::from(account)].has

@@ -64,7 +64,7 @@ impl Spread {
     }
 }
 
-/// What is known of a name.
+/// A name's waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: Vec<u8>,
@@ -193,7 +193,7 @@ struct Window {
     joined_ns: u64,
 }
 
-/// What is kept; see the module's head.
+/// The sketches kept; see the module's head.
 #[derive(Debug)]
 pub(super) struct Contention {
     /// Names in a sketch.

@@ -84,7 +84,7 @@ impl Links {
     }
 }
 
-/// What stands beside a [`Lock`], about its exclusive hold.
+/// The part of a [`Lock`] about its exclusive hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) links: Links,
@@ -342,7 +342,7 @@ impl Queue {
     }
 }
 
-/// What a lock needs when it is contended or shared.
+/// The part of a lock that it needs when it is contended or shared.
 pub(crate) struct Queue {
     pub(crate) waiting: Line,
     pub(crate) sharing: Line,

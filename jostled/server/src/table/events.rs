@@ -235,7 +235,7 @@ pub struct Enlist {
 #[derive(Clone, Copy, Debug)]
 pub struct CloseSessionsOf(pub u16);
 
-/// What an account has, or may have.
+/// The use of an account, or its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amounts {
     /// Locks; as a bound, places in line for them count as well.
@@ -271,7 +271,7 @@ impl Amounts {
 pub struct Quota {
     /// The account.
     pub account: u16,
-    /// What it may have.
+    /// Its limits.
     pub most: Amounts,
 }
 
@@ -306,13 +306,13 @@ pub enum Refusal {
     QuotaWaiters(u32),
     /// The account may have no more than this many sessions.
     QuotaSessions(u32),
-    /// What the account has may take no more than this many bytes.
+    /// The account's locks and sessions may take no more than this many bytes.
     QuotaBytes(u64),
     /// The lock has this many places, and the request names another number.
     Places(u16),
 }
 
-/// What became of a request for a lock, or for several: at once, or at the end of a wait.
+/// The outcome of a request for a lock, or for several: at once, or at the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The lock is held, with this token.
@@ -336,7 +336,7 @@ pub enum Outcome {
         token: u64,
         /// How it holds the lock.
         mode: Mode,
-        /// Which hold it is.
+        /// The hold's place among those of its owner.
         which: Which,
     },
     /// It cannot be granted.

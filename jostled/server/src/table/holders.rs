@@ -82,7 +82,7 @@ impl Table {
         None
     }
 
-    /// What a lock has of waiters and shared holders.
+    /// A lock's waiters and shared holders.
     #[inline]
     pub(super) fn queue(&self, lock: &Lock) -> &Queue {
         match lock.queue {

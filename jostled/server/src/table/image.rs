@@ -99,7 +99,7 @@ pub(super) struct ClientImage {
     pub(super) account: u16,
     /// The largest token that it was told in reply to a repeated request.
     pub(super) told: u64,
-    /// What it owns without a lease, in the order in which its end releases it.
+    /// The holds that it owns without a lease, in the order in which its end releases them.
     pub(super) owned: Vec<HoldRef>,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct SessionImage {
     pub(super) key: SessionKey,
     pub(super) client: u64,
     pub(super) ttl_ms: u64,
-    /// What it was opened with.
+    /// The text it was opened with.
     #[serde(deserialize_with = "since_3")]
     pub(super) text: String,
     /// The claim that is its timer, and its end; `None`: it is over.

@@ -11,8 +11,7 @@ use jostle_sys::prefetch::prefetch;
 
 use super::slab::{NIL, Slab};
 
-/// Which hash and which link of an entry an index uses; an entry can stand in
-/// several indexes.
+/// The hash and the link of an entry that an index uses; an entry can stand in several indexes.
 pub(crate) trait Key<T> {
     fn hash(entry: &T) -> u32;
     fn chain(entry: &T) -> u32;

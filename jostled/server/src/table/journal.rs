@@ -24,7 +24,7 @@ pub(crate) enum Cause {
     Forced,
 }
 
-/// What has happened to a hold, or to a session.
+/// A change of a hold, or of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// It has begun; `ttl_ms` is 0 if its owner has no lease.
@@ -39,7 +39,7 @@ pub(crate) enum Change {
     Closed,
 }
 
-/// What a hold ends with.
+/// The owner whose end ends a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Connection,

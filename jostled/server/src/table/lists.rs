@@ -15,7 +15,7 @@ impl Table {
         }
     }
 
-    /// What follows an entry, or the head, of what a client owns.
+    /// The next one behind an entry, or behind the head, of a client's own.
     pub(super) fn next_owned(&self, entry: Ref) -> Ref {
         match entry.kind() {
             EntryKind::Client => self.clients[entry.index() as usize].owned.next,

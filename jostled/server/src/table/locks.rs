@@ -1,5 +1,5 @@
-//! What clients ask for: to take a lock, to give it back, to renew a lease, to
-//! take a lock away from others.
+//! Requests of clients: to take a lock, to give it back, to renew a lease, to take a lock away from
+//! others.
 
 use super::entries::{self, Block, EntryKind, NEVER, Ref, blocks_for};
 use super::lines::Wish;

@@ -165,12 +165,12 @@ impl Step<'_> {
     }
 }
 
-/// What can happen to the table: a request or an occurrence, with a reply of its own type.
+/// An event of the table: a request or an occurrence, with a reply of its own type.
 pub trait Event: Copy + std::fmt::Debug {
-    /// What the event's own client is told.
+    /// The answer to the event's own client.
     type Reply;
 
-    /// What the event does once all that is due has happened: for [`Table::step`] alone.
+    /// Performs the event once all that is due has happened: for [`Table::step`] alone.
     #[doc(hidden)]
     fn apply(self, table: &mut Table, step: &mut Step<'_>) -> Self::Reply;
 }

@@ -135,11 +135,11 @@ struct Pair {
     /// Sessions that were opened; their ids are their places, from 1 on.
     sessions: u128,
     now: Time,
-    /// What the journal says is held.
+    /// The holds by the journal.
     replayed: BTreeMap<u64, (ClientId, Vec<u8>)>,
 }
 
-/// What one step tells clients.
+/// The messages of one step to clients.
 #[derive(Default)]
 struct Heard {
     /// By the model, and by the table.
@@ -395,8 +395,7 @@ impl Pair {
         (found, expected, heard)
     }
 
-    /// What a step told clients is what it had to tell them, and the table then shows what
-    /// the model has.
+    /// A step told clients exactly what it had to, and the table then shows what the model has.
     fn agrees(&mut self, heard: Heard) -> Result<(), TestCaseError> {
         let Heard {
             mut told,
@@ -429,7 +428,7 @@ impl Pair {
         self.same_view()
     }
 
-    /// What has begun and not ended in the journal is what the table shows as held.
+    /// Holds that have begun and not ended in the journal are those that the table shows.
     fn replay(&mut self) -> Result<(), TestCaseError> {
         for record in self.table.take_records() {
             let hold = (record.client, record.name.clone());

@@ -306,7 +306,7 @@ impl Table {
         }
     }
 
-    /// What a client owns without a lease, in its order.
+    /// Restores a client's holds without a lease, in its order.
     fn restore_owned(&mut self, slot: u32, image: &ClientImage) -> Checked {
         for hold in &image.owned {
             let (kind, place, owner) = match *hold {

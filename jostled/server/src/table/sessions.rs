@@ -83,7 +83,7 @@ impl Table {
         self.text_bytes = self.text_bytes + text.len() - before.len();
     }
 
-    /// What a session was opened with; empty for a client that is none.
+    /// The text a session was opened with; empty for a client that is none.
     pub(crate) fn session_text(&self, client: super::ClientId) -> &str {
         let found = self.clients.get(client.slot());
         match found.filter(|found| found.id == client.0 && found.session != NIL) {

@@ -19,8 +19,7 @@ pub(crate) fn some(id: u32) -> Option<u32> {
 const CHUNK_BITS: u32 = 10;
 const CHUNK: u32 = 1 << CHUNK_BITS;
 
-/// What can live in a slab: it has an empty state and room for the link of the
-/// list of free slots.
+/// An inhabitant of a slab: it has an empty state and room for the link of the list of free slots.
 pub(crate) trait Slot {
     /// An unused slot.
     fn vacant() -> Self;

@@ -42,7 +42,7 @@ pub struct Waiter {
 /// A session that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenedSession<'t> {
-    /// What it was opened with.
+    /// The text it was opened with.
     pub text: &'t str,
     /// The account that has opened it.
     pub account: u16,

@@ -84,7 +84,7 @@ fn redis_py_pooled_threaded_and_pipelined_old_and_new() {
     }
 }
 
-/// What a test run of the Python package printed, and whether it passed.
+/// The output of a test run of the Python package, and whether it passed.
 fn python_tests(version: &str, module: &str) -> (bool, String) {
     let package = root().join("jostled/clients/python");
     let run = python(version)

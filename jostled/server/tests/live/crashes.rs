@@ -1,5 +1,5 @@
-//! What the next start does after a crash or a clean end, and with a copied data directory.
-//! A daemon that is dropped is killed.
+//! The next start after a crash or a clean end, and with a copied data directory. A daemon that is
+//! dropped is killed.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

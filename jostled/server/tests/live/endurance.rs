@@ -1,5 +1,5 @@
-//! What happens when things go wrong: crashes, full disks, clients that are
-//! slow, silent, greedy or very many, the daemon's end.
+//! Faults and excesses: crashes, full disks, clients that are slow, silent, greedy or very many,
+//! the daemon's end.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
-//! What one client, or a log that nobody reads, may do without harm to the others.
-//! Each test asserts who is served, in which order, and how much work is done at once;
-//! none a time that a busy machine could exceed.
+//! The most that one client, or a log that nobody reads, may do without harm to the others. Each
+//! test asserts who is served, in which order, and how much work is done at once; none a time that
+//! a busy machine could exceed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -13,9 +13,9 @@ const BRIDGE: &str = "bridge";
 
 /// How long a packet may wait in front of a slow link before the next are dropped.
 const QUEUE: &str = "100ms";
-/// What passes at once after a rest, in time: as little as timers allow.
+/// The time's worth of packets that pass at once after a rest: as little as timers allow.
 const BURST_S: f64 = 0.001;
-/// What a packet takes on an Ethernet beside itself: check sum, preamble and gap, and
+/// The bytes that a packet takes on an Ethernet beside itself: check sum, preamble and gap, and
 /// never less than 64 bytes (IEEE 802.3). Small requests are mostly that.
 const FRAME: &str = "mpu 84 overhead 24";
 /// A full packet, less than which would not pass at all.

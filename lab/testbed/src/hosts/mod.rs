@@ -30,14 +30,14 @@ use std::time::{Duration, Instant};
 pub const SERVER: &str = "srv";
 /// Where the links come together; has no sshd.
 const SWITCH: &str = "switch";
-/// What a member does not have.
+/// The mark for a part that a member does not have.
 const NONE: &str = "-";
 /// As many as have an address.
 pub const MOST: u16 = 200;
 
-/// What a host's first process does.
+/// The script of a host's first process.
 const HOST: &str = include_str!("host.sh");
-/// What the switch's does. It, too, ends when its maker ends early.
+/// The script of the switch's first process. It, too, ends when its maker ends early.
 const SWITCH_SCRIPT: &str =
     "echo switch >/proc/sys/kernel/hostname; read -r go && exec sleep infinity";
 
@@ -115,8 +115,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The same in a directory of their own; they end with the value, and those of
-    /// tests that were killed are taken down first.
+    /// Hosts in a directory of their own; they end with the value, and those of tests that were
+    /// killed are taken down first.
     ///
     /// # Errors
     /// As for [`Hosts::up`].

@@ -1,6 +1,6 @@
-//! Which hosts there are: a file that any process can read, in which each first
-//! process is known by its number and its namespace, so that a number that has
-//! gone to another process is not mistaken for it.
+//! The list of hosts: a file that any process can read, in which each first process is known by its
+//! number and its namespace, so that a number that has gone to another process is not mistaken for
+//! it.
 
 use super::{NONE, SERVER, SWITCH};
 use anyhow::{Context, bail};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The file in the hosts' directory: a line for each, its words in the order of
 /// [`Member`]'s fields.
 const FILE: &str = "hosts";
-/// What such a file begins with: only a directory with one is ever removed.
+/// The first line of such a file: only a directory with one is ever removed.
 const HEAD: &str = "# hosts made by cargo xtask hosts\n";
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -171,8 +171,8 @@ fn parse(line: &str) -> Option<Member> {
     })
 }
 
-/// What runs on a host, but for its first process and what that made of itself for
-/// each connection; not what only waits to be reaped.
+/// The processes on a host, but for its first one and what that made of itself for each connection;
+/// not what only waits to be reaped.
 pub(super) fn processes(member: &Member) -> Vec<(u32, String)> {
     inhabitants(member)
         .filter(|pid| *pid != member.pid)

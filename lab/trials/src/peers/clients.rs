@@ -37,14 +37,14 @@ const PGBENCH: &str = "pgbench";
 /// A target, and the client that it is compared with: a line of the table.
 struct Service {
     target: &'static str,
-    /// What the rows call it.
+    /// Its name in the rows.
     reference: &'static str,
     server: Server,
-    /// What is built; `pgbench` is there.
+    /// The program that is built; `pgbench` is there.
     program: &'static str,
     /// Debian's, with which it is built.
     packages: &'static str,
-    /// What it is told.
+    /// Its arguments beside the address.
     told: &'static str,
     workers: Vec<usize>,
 }
@@ -73,7 +73,7 @@ struct Place {
     /// Before the server, which may wait for them to go.
     clients: RefCell<Vec<Reference>>,
     server: Running,
-    /// What starts a reference client; empty for pgbench.
+    /// The words that start a reference client; empty for pgbench.
     words: Vec<String>,
     warmup: Duration,
 }
@@ -156,7 +156,7 @@ impl Service {
         ]))
     }
 
-    /// The same of the reference client.
+    /// The figures of the reference client.
     fn peer(&self, bench: &Ground, place: &Place, workers: usize) -> anyhow::Result<Figures> {
         place.ready(workers)?;
         let before = counted::requests(&place.server)?;

@@ -12,7 +12,7 @@ const BUSY: f64 = 0.9;
 
 /// Rows that are measured in one block, and what is claimed of them.
 pub(super) struct Trial {
-    /// What `--only` looks at.
+    /// The name that `--only` looks at.
     pub name: String,
     pub title: String,
     pub cells: Vec<Cell>,
@@ -31,7 +31,7 @@ type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Figures>>;
 /// The figures of all rows, from one block.
 pub(super) type Block = Vec<Figures>;
 
-/// Which figure.
+/// The measured figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     /// Operations per second.
@@ -68,7 +68,7 @@ const COLUMNS: [(Figure, &str, &str, usize); 9] = [
     (RoundTrips, "round trips", "round_trips", 20),
 ];
 
-/// What a cell gives. What it does not have is NaN, and not printed.
+/// The figures of a cell. What it does not have is NaN, and not printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures([f64; COLUMNS.len()]);
 

@@ -155,7 +155,7 @@ impl Bench {
     }
 }
 
-/// What a command prints, of both streams.
+/// The output of a command, of both streams.
 pub(super) fn printed(command: &mut Command, codes: &[i32]) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot run `{}`", shell::typed(command)))?;

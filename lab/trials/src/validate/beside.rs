@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-/// What is measured: a name, and the words that follow `jostle`.
+/// The lines measured: a name, and the words that follow `jostle`.
 static LINES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let lines = columns(include_str!("../../validate/beside.tsv"));
     lines.map(|[name, words]| (name, words)).collect()
@@ -55,11 +55,11 @@ struct Session {
     line: String,
     /// Beside the plant, or a control.
     planted: bool,
-    /// Which call of the task it was, from 1; absent in the first series, whose controls have
+    /// The number of the task's call, from 1; absent in the first series, whose controls have
     /// nothing but their rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sitting: Option<u32>,
-    /// What the author of the plant expects.
+    /// The expectation of the plant's author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expected: Option<Expected>,
     /// Absent in the first part of the first series.
@@ -159,7 +159,7 @@ fn shared(sessions: &[Session], line: &str) -> Option<u64> {
     fits.then_some(last[CONTROLS].trial)
 }
 
-/// What sessions are made with.
+/// The means to make sessions.
 struct Sitting {
     bench: Bench,
     sampler: Sampler,
@@ -199,7 +199,7 @@ impl Sitting {
         Ok(())
     }
 
-    /// What the verdict of a session rests on, without what no table of the lab has.
+    /// The evidence of a session's verdict, without what no table of the lab has.
     fn session(&self, words: &str) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         let measure = || self.bench.measure(Placed::default(), &words);

@@ -109,8 +109,8 @@ pub(super) fn collect<R: Linked + Serialize + DeserializeOwned, C: Copy>(
     Ok(())
 }
 
-/// What the session of this number plants, and in which of these kinds: whatever was planted
-/// least often so far. None without any.
+/// The plant of the session of this number, and in which of these kinds: whatever was planted least
+/// often so far. None without any.
 fn rarest<'a, P: Copy>(
     session: u64,
     kinds: &'a [(&'a str, Vec<P>)],

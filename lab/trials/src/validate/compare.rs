@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// What is measured in a session, and the number of its experiments.
+/// The plan of a session, and the number of its experiments.
 const PLAN: &str = "lab/trials/validate/compare.toml";
 const EXPERIMENTS: usize = 4;
 
@@ -97,7 +97,7 @@ fn said(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Option<Change>
     compared.ok()?.rows.first().map(|(_, row)| row.said)
 }
 
-/// What `jostle compare` says of two targets.
+/// The answer of `jostle compare` about two targets.
 pub(super) fn compared(
     base: &[ResultSet],
     new: Option<&[ResultSet]>,
@@ -115,10 +115,10 @@ pub(super) fn compared(
     })?)
 }
 
-/// What was said of pairs of sessions, by their places.
+/// The findings about pairs of sessions, by their places.
 type Findings = Vec<([usize; 2], Option<Change>)>;
 
-/// What is compared in each pair of sessions.
+/// The comparison made in each pair of sessions.
 struct Case {
     what: &'static str,
     /// Two experiments of the plan.
@@ -250,7 +250,7 @@ fn resampled(told: &Findings, sessions: usize, wanted: fn(Change) -> bool) -> (f
     (shares[50], shares[1949])
 }
 
-/// The same runs, had they been slower by so much.
+/// These runs, had they been slower by so much.
 fn slowed(set: &ResultSet, by: f64) -> ResultSet {
     let mut set = set.clone();
     for point in &mut set.runs {
@@ -264,7 +264,7 @@ fn slowed(set: &ResultSet, by: f64) -> ResultSet {
 mod tests {
     use super::*;
 
-    /// What was recorded: 40 sessions, without what no comparison reads.
+    /// The record of 40 sessions, without what no comparison reads.
     #[test]
     fn recorded_sessions_are_compared_as_they_were() {
         let path = concat!(

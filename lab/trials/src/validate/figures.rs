@@ -53,7 +53,7 @@ fn counted(program: &TestProgram, name: &str, repeats: u32) -> anyhow::Result<Ro
     ))
 }
 
-/// What a test that failed printed, without libtest's frame and the backtrace.
+/// The output of a failed test, without libtest's frame and the backtrace.
 fn said(text: &str) -> String {
     let lines = text.lines().skip_while(|line| !line.starts_with("---- "));
     let lines = lines.take_while(|line| *line != "stack backtrace:" && *line != "failures:");

@@ -136,7 +136,7 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// What was collected so far, and the time at which to stop; none to judge what is there.
+    /// The collection so far, and the time at which to stop; none to judge what is there.
     fn begin<L: Serialize + DeserializeOwned>(&self) -> anyhow::Result<(Store<L>, Instant)> {
         let now = Instant::now();
         match &self.judge {
@@ -290,7 +290,7 @@ impl Row {
     }
 }
 
-/// What is required of a share, or of another figure.
+/// The requirement on a share, or on another figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Required {
     AtLeast(f64),

@@ -1,4 +1,4 @@
-//! What is planted in a run: a side of the load, how it is held back, and by how much.
+//! The plant in a run: a side of the load, how it is held back, and by how much.
 
 use super::sides::Side;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub(crate) enum Plant {
     Pause,
 }
 
-/// What is planted.
+/// A plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Planted {
     /// jostle's own generators, unless a record says otherwise.
@@ -47,7 +47,7 @@ impl Planted {
         all
     }
 
-    /// What is left of what the side used, or of the time.
+    /// The rest of what the side used, or of the time.
     pub(crate) fn left(self) -> f64 {
         1.0 - f64::from(self.dose) / 100.0
     }

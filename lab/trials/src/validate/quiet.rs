@@ -1,6 +1,6 @@
-//! What ran beside a session, by an account that is none of jostle's: this program and all
-//! that it starts are a control group of `cpuacct`, and foreign is what the CPUs ran apart
-//! from the group. The kernel's ticks, which need no such group, err by 1.5 % of a second.
+//! The programs beside a session, by an account that is none of jostle's: this program and all that
+//! it starts are a control group of `cpuacct`, and foreign is what the CPUs ran apart from the
+//! group. The kernel's ticks, which need no such group, err by 1.5 % of a second.
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// What ran beside that work.
+    /// The programs beside that work.
     pub(super) fn beside<T>(&self, work: impl FnOnce() -> T) -> anyhow::Result<(T, Beside)> {
         let (over, until) = mpsc::channel::<()>();
         std::thread::scope(|scope| {

@@ -28,7 +28,7 @@ const TRIALS: usize = 3;
 /// to connect.
 const WAITERS: u32 = 15;
 
-/// What is measured, and who observes it: lab/trials/validate/recover.toml says what each is.
+/// The measured cell, and who observes it: lab/trials/validate/recover.toml says what each is.
 #[derive(Deserialize)]
 struct Cell {
     name: String,

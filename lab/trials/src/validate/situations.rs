@@ -49,21 +49,21 @@ struct Situation {
     /// How many causes act at once, if several do.
     #[serde(default)]
     causes: u32,
-    /// What is innocent, beside a lock that is broken by itself.
+    /// The innocent sign, beside a lock that is broken by itself.
     sign: Option<String>,
     before: String,
     command: String,
     /// When it strikes, in seconds from the start of `command`.
     at: f64,
     during: String,
-    /// What it must put back outside of its namespaces.
+    /// The state that it must put back outside of its namespaces.
     #[serde(default)]
     after: String,
     /// The kinds of cause, of claims.toml, that are true of it.
     is: Vec<String>,
     /// One of them is in every text that names the cause.
     admissible: Vec<Expression>,
-    /// What is false of it beside the other kinds.
+    /// The statements that are false of it beside the other kinds.
     forbidden: Vec<Expression>,
 }
 

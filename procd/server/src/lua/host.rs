@@ -171,7 +171,7 @@ fn values(lua: &Lua, text: &[u8], found: &Match) -> Result<MultiValue, Error> {
     Ok(MultiValue::from_vec(values))
 }
 
-/// What a lookup gives a procedure: a value, or nil and a message.
+/// A lookup's answer to a procedure: a value, or nil and a message.
 type Answer<T> = (Option<T>, Option<String>);
 
 fn answer<T>(result: io::Result<T>) -> Answer<T> {

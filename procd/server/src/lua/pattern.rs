@@ -21,7 +21,7 @@ pub(crate) enum PatternError {
     Stopped,
 }
 
-/// What one pair of parentheses caught.
+/// The text that one pair of parentheses caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     /// A part of the subject.
@@ -44,7 +44,7 @@ pub(crate) struct Match {
     pub start: usize,
     /// The byte behind its last.
     pub end: usize,
-    /// What was captured; empty if the pattern has no parentheses.
+    /// The captures; empty if the pattern has no parentheses.
     pub captures: Vec<Capture>,
 }
 

@@ -86,7 +86,7 @@ impl From<Errno> for StartError {
     }
 }
 
-/// What all threads share.
+/// State that all threads share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) catalog: Catalog,

@@ -1,5 +1,5 @@
-//! What the threads do to connections that wait: put them in line, take them up,
-//! close those that wait for too long.
+//! The threads' work with connections that wait: put them in line, take them up, close those that
+//! wait for too long.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 

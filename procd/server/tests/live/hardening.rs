@@ -1,4 +1,4 @@
-//! What clients and procedures may do without harm to the others.
+//! Acts of clients and procedures that do no harm to the others.
 
 use crate::common::{Client, Engine, Reply, eventually};
 use serde_json::json;

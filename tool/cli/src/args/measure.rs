@@ -35,12 +35,12 @@ const COMMON: [&str; 17] = [
     "help",
 ];
 
-/// What a verb that measures was asked for.
+/// The request of a verb that measures.
 #[derive(Debug)]
 pub(crate) struct Measure {
     /// The plan as typed.
     pub plan: Plan,
-    /// What `--quick` leaves out of it, as typed.
+    /// Options that `--quick` leaves out of it, as typed.
     pub left_out: Vec<String>,
     /// Where results go.
     pub output: Output,
@@ -97,7 +97,7 @@ impl Verb {
         here.filter_map(|option| Some((option, self.used(option)?)))
     }
 
-    /// What an option is here; None where there is none.
+    /// An option's use here; None where there is none.
     fn used(&self, option: &Opt) -> Option<Use> {
         let used = option.in_workload(self.workload)?;
         let instead = self.instead.iter().find(|(word, ..)| *word == option.word);

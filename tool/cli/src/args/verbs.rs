@@ -8,11 +8,11 @@ use jostle_model::plan::Workload;
 pub(super) struct Verb {
     /// As typed.
     pub name: &'static str,
-    /// What it makes a plan of.
+    /// The workload of its plans.
     pub workload: Workload,
     /// One line for the list of verbs.
     pub about: &'static str,
-    /// What stands for a target in the help, and one line about it.
+    /// The placeholder for a target in the help, and one line about it.
     pub target: (&'static str, &'static str),
     /// Stands before each target in the plan; then there must be one.
     pub prefix: &'static str,

@@ -33,7 +33,6 @@ pub(super) enum Stop {
     CannotTell(String),
 }
 
-/// The bench.
 pub(super) struct Bench {
     world: World,
     clock: Clock,
@@ -48,7 +47,7 @@ pub(super) struct Bench {
     made: Vec<ResultSet>,
 }
 
-/// Which keeper runs the measurement.
+/// The keeper that runs the measurement.
 #[derive(Clone, Copy, PartialEq)]
 enum Under {
     /// The normal keeper.
@@ -150,7 +149,7 @@ impl Bench {
         Ok(set)
     }
 
-    /// The same while `jostle disturb` disturbs the workers.
+    /// Measures while `jostle disturb` disturbs the workers.
     pub(super) fn measure_disturbed(&mut self, line: &str, how: &str) -> Result<ResultSet, Stop> {
         let plan = Plan {
             during: Some(format!("/proc/self/exe disturb {how}")),
@@ -159,8 +158,8 @@ impl Bench {
         self.run(plan, Under::Nothing)
     }
 
-    /// The same with the keeper in the control group, whose quota of CPUs covers the server
-    /// too. Also returns the kernel's count of throttled periods.
+    /// Measures with the keeper in the control group, whose quota of CPUs covers the server too.
+    /// Also returns the kernel's count of throttled periods.
     pub(super) fn measure_throttled(
         &mut self,
         line: &str,
@@ -263,7 +262,7 @@ fn plan(line: &str) -> Result<Plan, Stop> {
 mod tests {
     use super::*;
 
-    /// What comes of attempts that end like this, and how many are made.
+    /// The result of attempts that end like this, and how many are made.
     fn of(attempts: Vec<Result<Agreement, &str>>) -> (Option<Agreement>, usize) {
         let all = attempts.len();
         let mut left = attempts.into_iter();

@@ -5,7 +5,7 @@ use jostle_report::ResultSet;
 use jostle_report::format::significant;
 use jostle_stats::intervals::median;
 
-/// What a trial came to.
+/// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     /// As the specimen recorded it.
@@ -40,7 +40,7 @@ impl Trial {
     }
 }
 
-/// What is wrong.
+/// A disagreement, with its reason.
 pub(super) fn differs(what: impl Into<String>) -> Agreement {
     Agreement::Differs(what.into())
 }
@@ -64,7 +64,7 @@ pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
     runs.filter(|run| run.target == target).collect()
 }
 
-/// What a check said of a run.
+/// A check's reason about a run.
 pub(super) fn reason<'a>(run: &'a Run, check: &str) -> Option<&'a Reason> {
     run.verdict
         .reasons

@@ -21,7 +21,7 @@ const LOOKS: usize = 10;
 /// thousands of runs a table takes so long that it would delay the next run.
 const REST: u32 = 50;
 
-/// What was told so far.
+/// The progress so far.
 #[derive(Default)]
 pub(super) struct Following {
     /// Experiments with their finished runs; of the last one more are to come.
@@ -46,7 +46,7 @@ struct Ongoing {
 }
 
 impl Following {
-    /// What is going on. True where that changes what is shown.
+    /// Follows the measurement. True where that changes what is shown.
     pub(super) fn show(&mut self, progress: &Progress<'_>, state: &mut State) -> bool {
         match progress {
             Progress::Planned { points, rounds, .. } => {
@@ -240,7 +240,7 @@ fn latency(before: &VecDeque<Running>, to: &Running) -> Option<[Option<u64>; 4]>
     Some([over(0.5), over(0.9), over(0.99), most])
 }
 
-/// What operations took between two looks.
+/// The times of operations between two looks.
 fn between(from: &Running, to: &Running) -> Option<Histogram> {
     let (_, to) = to.latency.as_ref()?;
     let before: BTreeMap<u64, u64> = match &from.latency {

@@ -9,7 +9,7 @@ const HEAD_BYTES: usize = 16 << 10;
 /// Header lines of a request at most.
 const HEADERS: usize = 64;
 
-/// What a port serves.
+/// The service at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Serves {
     /// The page and its events, to whoever knows this token.
@@ -21,7 +21,7 @@ pub(super) enum Serves {
     },
 }
 
-/// What a request asks for.
+/// A request's subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The page.

@@ -72,7 +72,6 @@ impl Live {
         }))
     }
 
-    /// What is going on.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
         let mut state = self.server.shared().state();
         let changed = self.following.borrow_mut().show(progress, &mut state);

@@ -23,7 +23,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// Stack of a thread.
 const STACK: usize = 256 << 10;
 
-/// What the measuring side and the server share.
+/// State that the measuring side and the server share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -33,7 +33,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What is known so far.
+    /// The state so far.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +135,7 @@ impl LiveServer {
         Ok(server)
     }
 
-    /// What they share with the measuring side.
+    /// The state that they share with the measuring side.
     pub(super) fn shared(&self) -> &Shared {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What the page and the metrics show.
+//! The state shown by the page and the metrics.
 
 use super::http::event;
 use jostle_engine::order::Running;
@@ -14,7 +14,7 @@ pub(super) struct Current {
     pub point: String,
     /// The latest look, without its latencies; None before the first.
     pub look: Option<Running>,
-    /// What is timed, by its name in the record.
+    /// The timed latency, by its name in the record.
     pub timed: Option<String>,
     /// Operations a second since the look before.
     pub per_s: Option<f64>,
@@ -43,7 +43,7 @@ impl Seen {
 /// Everything.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// What is measured, in words.
+    /// The measurement, in words.
     title: String,
     /// Where the runs are, as the progress line has it.
     progress: String,
@@ -52,7 +52,7 @@ pub(super) struct State {
     accounts: Option<(String, Accounts)>,
     /// The table of finished points, as HTML.
     results: String,
-    /// The same as metrics, and what is going on.
+    /// The finished points as metrics, and the measurement under way.
     metrics_finished: String,
     now: Now,
     /// How it ended, in words.
@@ -88,7 +88,7 @@ impl State {
         self.latest.tables += 1;
     }
 
-    /// What metrics have of what is going on.
+    /// The metrics of the measurement under way.
     pub(super) fn now(&mut self) -> &mut Now {
         &mut self.now
     }
@@ -109,13 +109,13 @@ impl State {
         self.closed
     }
 
-    /// What a page has that has seen all of it.
+    /// The state of a page that has seen all of it.
     pub(super) fn latest(&self) -> Seen {
         self.latest
     }
 
-    /// What a page has not seen, as events: everything but the table, which is larger than all
-    /// of it, and the table. The end comes last.
+    /// The news for a page, as events: everything but the table, which is larger than all of it,
+    /// and the table. The end comes last.
     pub(super) fn since(&self, seen: Seen) -> (String, Seen) {
         let mut text = String::new();
         if seen.tables != self.latest.tables {

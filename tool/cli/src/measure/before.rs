@@ -1,4 +1,4 @@
-//! What is checked before anything starts: programs, servers, and the limits of this machine.
+//! Checks before anything starts: programs, servers, and the limits of this machine.
 
 use crate::Failure;
 use anyhow::anyhow;
@@ -15,8 +15,8 @@ use jostle_targets::table::Family;
 use jostle_targets::{Spec, all_installed};
 use std::path::Path;
 
-/// What a forked worker takes beside its own page: kernel stack, page tables,
-/// copied pages. The whole stays under 200 KiB.
+/// The memory of a forked worker beside its own page: kernel stack, page tables, copied pages. The
+/// whole stays under 200 KiB.
 const WORKER_BYTES: u64 = 200 << 10;
 /// A thread has its stack, which it barely touches, and its page.
 const THREAD_BYTES: u64 = 100 << 10;
@@ -111,7 +111,7 @@ fn resting_ports(plan: &Plan, spec: &Spec, machine: &Machine) -> u64 {
     }
 }
 
-/// What one host needs for the largest point of a target.
+/// The needs of one host for the largest point of a target.
 fn need(plan: &Plan, one: &OneHost, spec: &Spec, machine: &Machine) -> Need {
     let beside = |plan: &Plan| plan.waiters.map(|waiters| waiters + 1);
     let most_workers = |plan: &Plan| {
@@ -170,7 +170,7 @@ fn most(list: Option<&List>) -> Option<u64> {
     list.and_then(|list| list.0.iter().max().copied())
 }
 
-/// The same for connections, curve by curve.
+/// The forecast for connections, curve by curve.
 fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec<String>, Failure> {
     let open = one.plan.open.as_ref().map_or(&[][..], |list| &list.0);
     let mut notes = Vec::new();

@@ -23,20 +23,20 @@ pub(super) struct Course {
     ended: Duration,
     /// The point that is measured now.
     now: Option<Now>,
-    /// What each point's runs measured.
+    /// The figures of each point's runs.
     seen: BTreeMap<String, Seen>,
     /// The points with a finished run, in the order of their first ones.
     points: Vec<String>,
 }
 
-/// What is to be measured.
+/// The plan of the measurement.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     /// Points of a round.
     points: usize,
     /// Rounds of one run of each point.
     rounds: usize,
-    /// What all of it should take.
+    /// The time that all of it should take.
     takes: Nanos,
 }
 
@@ -47,7 +47,7 @@ struct Now {
     run: u32,
 }
 
-/// What the runs of a point measured.
+/// The figures of a point's runs.
 #[derive(Debug, Default)]
 struct Seen {
     /// All that were made.
@@ -201,7 +201,7 @@ impl Seen {
     }
 }
 
-/// What a run is known by, as `figures::headline` has it for a plan.
+/// A run's main figure, as `figures::headline` has it for a plan.
 fn figure(run: &Run) -> Option<(f64, Reads)> {
     let p50 = |times: &Option<Distribution>| Some(*times.as_ref()?.percentiles.get("p50")? as f64);
     if let Some(recovery) = &run.recovery {

@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Where the terminal does not tell its width.
 const WIDTH: usize = 80;
 
-/// What is drawn, and what stands on the terminal.
+/// The drawing, and the lines on the terminal.
 pub(super) struct Drawn {
     is_shown: bool,
     began: Instant,
@@ -101,7 +101,7 @@ pub(super) fn size() -> Option<Winsize> {
     tcgetwinsize(stderr()).ok()
 }
 
-/// What replaces so many lines on the terminal. No line is longer than the terminal is
+/// The text that replaces so many lines on the terminal. No line is longer than the terminal is
 /// wide, or it would take two.
 fn drawing(lines: usize, above: &str, rows: &[String], last: &str, width: usize) -> String {
     let cut = |line: &str| line.chars().take(width).collect::<String>();

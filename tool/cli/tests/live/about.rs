@@ -1,4 +1,4 @@
-//! What jostle says about itself and the machine: targets, help, manual page, completions,
+//! Jostle's descriptions of itself and of the machine: targets, help, manual page, completions,
 //! doctor.
 
 use crate::common::{Place, jostle, must_have};

@@ -18,7 +18,7 @@ fn one(line: &str) -> Run {
     done.only_run()
 }
 
-/// What holds of each run on every machine.
+/// The sums that hold in each run on every machine.
 #[track_caller]
 fn adds_up(run: &Run, cycles: u64) {
     assert_eq!(run.operations, cycles);

@@ -9,8 +9,8 @@ use jostle_targets::{Entry, Spec, TABLE};
 use jostle_testbed::lock_servers as servers;
 use std::time::Duration;
 
-/// What another program on this machine, a short window, a build without
-/// optimisation, or a lock that excludes nobody, rightly earns.
+/// Checks that another program on this machine, a short window, a build without optimisation, or a
+/// lock that excludes nobody, rightly fails.
 const BYSTANDERS: [&str; 15] = [
     "neighbours",
     // Other tests sleep and wake thousands of times a second.

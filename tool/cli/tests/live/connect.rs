@@ -32,7 +32,7 @@ fn keeps_up(done: &Done) -> bool {
     !done.runs().iter().any(behind)
 }
 
-/// What a sweep has found whose server kept up.
+/// A sweep whose server kept up.
 #[track_caller]
 fn swept(sweep: impl Fn() -> Jostle) -> Done {
     in_some_try("a server that keeps up", || {

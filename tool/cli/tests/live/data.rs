@@ -20,7 +20,7 @@ fn blocks() -> Vec<(String, String)> {
         .collect()
 }
 
-/// What runs a language, and reads a program from standard input.
+/// The program that runs a language, and reads a program from standard input.
 fn interpreter(language: &str) -> Command {
     let python = root().join("target/readers/bin/python");
     match language {

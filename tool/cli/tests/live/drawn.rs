@@ -1,6 +1,6 @@
-//! What the drawings of a page show, read back from a real browser: each position from a
-//! path and its matrix, each axis from its ticks. They are compared with the records, as
-//! `jostle report --format json` prints them.
+//! The drawings of a page, read back from a real browser: each position from a path and its matrix,
+//! each axis from its ticks. They are compared with the records, as `jostle report --format json`
+//! prints them.
 
 mod expected;
 
@@ -293,7 +293,7 @@ fn looked_at(browser: &mut Browser, place: &Place, page: &str) -> Vec<Vec<Drawin
     drawings
 }
 
-/// What the drawings of an experiment must show, by title and series: the same in each view.
+/// The drawings that an experiment must have, by title and series: the same in each view.
 struct Record<'a> {
     set: &'a ResultSet,
     summaries: Vec<PointSummary<'a>>,

@@ -1,7 +1,6 @@
-//! What happens when something ends that should not: a worker, an owner, the
-//! keeper, the user's process, all at once; and when the user interrupts, in
-//! every phase. Each time the exit code is right, the message says what
-//! happened, finished points are kept, and nothing is left behind.
+//! The end of something that should not end: a worker, an owner, the keeper, the user's process,
+//! all at once; and interrupts by the user, in every phase. Each time the exit code is right, the
+//! message says what happened, finished points are kept, and nothing is left behind.
 
 use crate::common::{
     Done, Place, Running, Signal, alone, beside, in_some_try, left, processes, reason,
@@ -9,7 +8,7 @@ use crate::common::{
 use jostle_model::record::Run;
 use std::time::Duration;
 
-/// What a run is doing.
+/// A run's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     OwnCost,
@@ -92,7 +91,8 @@ fn is_clean(done: Done) -> Done {
     done
 }
 
-/// What ends at once does on any machine; far below the ten minutes of window and hold.
+/// The time within which an end at once comes on any machine; far below the ten minutes of window
+/// and hold.
 const SOON: Duration = Duration::from_secs(240);
 
 /// A drain once went on for the rest of the owner's hold, 7 s of 8 s.
@@ -198,7 +198,7 @@ fn with_finished_points(place: &Place) -> Running {
     run
 }
 
-/// What is in the file can be printed, and is what the run itself printed.
+/// The points in the file can be printed, and are those that the run itself printed.
 fn finished_points_are_kept(done: &Done) {
     let report = done.place.jostle("report result.jsonl").run().exits(0);
     assert!(done.place.runs("result.jsonl").len() >= 2);

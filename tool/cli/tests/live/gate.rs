@@ -46,7 +46,7 @@ fn locks() -> Place {
     place
 }
 
-/// What the gate did.
+/// The gate's outcome.
 struct Gated {
     code: i32,
     comment: String,
@@ -243,7 +243,7 @@ fn worktrees_that_the_gate_did_not_add_survive_it() {
     }
 }
 
-/// What the gate did is told in one word, whatever it found: a busy machine may leave it
+/// The gate's outcome is told in one word, whatever it found: a busy machine may leave it
 /// undecided.
 #[track_caller]
 fn is_told(gated: &Gated) {

@@ -44,7 +44,7 @@ fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
     assert!(said.contains("19 of 20 histories"), "{said}");
 }
 
-/// What the checker in `porcupine/` says of a history.
+/// The answer of the checker in `porcupine/` to a history.
 fn porcupine(place: &Place, history: &str) -> (Option<i32>, String) {
     let file = place.file("history.jsonl");
     std::fs::write(&file, history).unwrap();

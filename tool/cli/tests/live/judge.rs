@@ -463,7 +463,7 @@ fn a_result_is_printed_again_and_drawn() {
 mod alone {
     use super::*;
 
-    /// What the page asks for, each at the port that its commands name.
+    /// The servers that the page asks for, each at the port that its commands name.
     const SERVERS: &str = "set -e; ip link set lo up
 redis-server --port 6379 --save '' --appendonly no >/dev/null &
 echo 'pid nginx.pid; error_log stderr; events {} http { access_log off; server { listen 8080; return 200 x; } }' > nginx.conf

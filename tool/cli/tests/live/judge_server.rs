@@ -1,4 +1,4 @@
-//! What `judge` sees of servers beside their CPUs: their disks, the misses of a store, and the
+//! The view of `judge` on servers beside their CPUs: their disks, the misses of a store, and the
 //! work over a Unix socket.
 
 use crate::common::loops::Loops;

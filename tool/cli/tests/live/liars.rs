@@ -147,7 +147,7 @@ fn asked(speech: Speech, lie: Lie, options: &str) -> Done {
     jostle(&line).run_cleanly()
 }
 
-/// The same for a window's time, in which a machine that stands still may make no tenth request.
+/// Requests for a window's time, in which a machine that stands still may make no tenth one.
 fn asked_ten_times(speech: Speech, lie: Lie, options: &str) -> Done {
     in_some_try("an error", || {
         let done = asked(speech, lie, options);
@@ -250,7 +250,7 @@ fn a_server_that_answers_the_next_request_before_it_is_sent_is_found_out() {
     }
 }
 
-/// What is left on the way when the last request has its answer shows only then.
+/// Requests still on the way when the last one has its answer show only then.
 #[test]
 fn an_answer_that_comes_after_the_last_request_is_found_when_the_connection_ends() {
     let _beside = beside();

@@ -350,7 +350,7 @@ fn queries() -> Vec<String> {
         .collect()
 }
 
-/// What Prometheus answers: the values, or none.
+/// The answer of Prometheus: the values, or none.
 fn answered(prometheus: &str, query: &str) -> Vec<Value> {
     let output = Command::new("curl")
         .args(["--silent", "--max-time", "10", "--get", "--data-urlencode"])

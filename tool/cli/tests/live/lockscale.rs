@@ -1,4 +1,4 @@
-//! What was made for lockscale works with jostle.
+//! The data made for lockscale work with jostle.
 
 use crate::common::{Place, beside, must_have};
 use std::fs;

@@ -60,7 +60,7 @@ fn broken(defines: &[&str]) -> Place {
     place
 }
 
-/// What speaks against a lock, whatever the machine does beside.
+/// No check speaks against the lock, whatever the machine does beside.
 #[track_caller]
 fn is_sound(run: &Run) {
     for grave in ["exclusion", "lost_update", "deaths", "errors", "idle_lock"] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What install.sh has built.
+/// The programs that install.sh has built.
 fn built(path: &str) -> PathBuf {
     let path = Path::new(ROOT).join("target/own-locks").join(path);
     assert!(

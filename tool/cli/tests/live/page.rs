@@ -53,7 +53,7 @@ const LOOK: &str = "
     Object.assign(found, { width, scroll: document.documentElement.scrollWidth, over, cut, charts });
 ";
 
-/// What a page looks like at these widths.
+/// The look of a page at these widths.
 fn looked_at(browser: &mut Browser, page: &Path, widths: &[u32]) -> Vec<serde_json::Value> {
     browser.go(page, "");
     let look = |width: &u32| {

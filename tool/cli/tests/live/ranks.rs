@@ -1,5 +1,4 @@
-//! What jostle without MPI says when a launcher has started several of it. With MPI:
-//! `tool/mpi/tests`.
+//! Jostle without MPI when a launcher has started several of it. With MPI: `tool/mpi/tests`.
 
 use std::process::{Command, Output, Stdio};
 

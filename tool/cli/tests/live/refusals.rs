@@ -1,6 +1,5 @@
-//! What cannot be done is refused in words that name the cause and the remedy,
-//! with the right exit code, before anything starts; and what fails on the way
-//! loses nothing that was finished.
+//! Impossible commands are refused in words that name the cause and the remedy, with the right exit
+//! code, before anything starts; and a failure on the way loses nothing that was finished.
 
 use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, beside, jostle, must_have, on_every_cpu};

@@ -49,7 +49,7 @@ fn grants(line: &str) -> Run {
     })
 }
 
-/// What the machine, and not the server or the tool, is to blame for.
+/// Every reason is the machine's fault, not that of the server or the tool.
 #[track_caller]
 fn is_faultless(run: &Run) {
     const OURS: [&str; 5] = [

@@ -320,7 +320,7 @@ fn a_hold_that_outlasts_its_session_is_kept_by_pings_and_lost_without() {
     }
 }
 
-/// Which member of an etcd cluster leads, by its own metrics.
+/// The member of an etcd cluster that leads, by its own metrics.
 fn leader(cluster: &Cluster) -> Option<usize> {
     let leads = |address: &String| {
         let mut stream = TcpStream::connect(address).ok()?;

@@ -63,7 +63,6 @@ fn take_locks(address: &str, count: usize) {
     }
 }
 
-/// The table of records.
 fn table_of(records: &str) -> String {
     let place = Place::new();
     std::fs::write(place.file("result.jsonl"), records).unwrap();

@@ -28,7 +28,7 @@ fn runs(line: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What a command line that makes no sense is told.
+/// The answer to a command line that makes no sense.
 fn refusal(line: &str) -> String {
     let output = jostle(line);
     assert_eq!(output.status.code(), Some(2), "{line}");
@@ -139,8 +139,8 @@ fn locks_without_a_server_are_held_too() {
     }
 }
 
-/// What keeping locks came to in the only point of a run. Leases that end because the
-/// machine renews too late are not what is asked here.
+/// The record of kept locks in the only point of a run. Leases that end because the machine renews
+/// too late are not what is asked here.
 fn kept(line: &str) -> Value {
     in_some_try("leases that were renewed in time", || {
         let run = &runs(&format!("{line} --runs 1"))[0];
@@ -180,7 +180,7 @@ fn held_locks_are_renewed_for_as_long_as_they_are_kept() {
     assert!(late["max"].as_u64().unwrap() > 0, "{kept}");
 }
 
-/// What acquiring and releasing take is not what keeping takes.
+/// The times of acquiring and releasing are no part of that of keeping.
 #[test]
 fn the_time_for_which_locks_are_kept_is_no_part_of_the_rate() {
     let _beside = beside();

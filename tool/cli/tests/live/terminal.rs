@@ -1,4 +1,4 @@
-//! What a terminal is shown while jostle works, and what must not reach it.
+//! The display of a terminal while jostle works, and what must not reach it.
 
 use crate::common::{Place, beside, jostle, must_have};
 use std::collections::BTreeSet;

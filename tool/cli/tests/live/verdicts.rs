@@ -1,5 +1,5 @@
-//! What bends a measurement is planted, and the verdict must name it; beside
-//! each stands the same run without it, which must not be flagged.
+//! Faults that bend a measurement are planted, and the verdict must name them; beside each stands
+//! the same run without it, which must not be flagged.
 //!
 //! Other programs may run on this machine: a test looks at the one check that
 //! it is about, and a clean run may be tried five times.

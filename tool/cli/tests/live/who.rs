@@ -114,7 +114,7 @@ impl Drop for Plant {
     }
 }
 
-/// What is wrong with the answer.
+/// The differences of the answer from the truth.
 fn differences(truth: &Value, found: &Value) -> Vec<String> {
     let list = |of: &Value, name: &str| of[name].as_array().cloned().unwrap_or_default();
     let mut wrong = Vec::new();
@@ -225,7 +225,7 @@ fn are_told(kind: &str) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// What is wrong with the answer, and with the commands that it prints.
+/// The faults of the answer, and of the commands that it prints.
 fn told(situation: &Situation, served: Option<&Served>) -> Vec<String> {
     let place = match situation.plain {
         true => Place::of_a_plain_user(),

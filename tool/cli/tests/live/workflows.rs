@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Quick to make, and several of everything.
 const RUNS: &str = "contend flock null -w 2:4 -b 500us -t 100ms --runs 2";
 
-/// The same in little, for each format.
+/// A smaller plan, for each format.
 const SMALLER: &str = "contend flock -w 2:4 -b 500us -t 30ms --runs 2";
 
 fn experiment(result: &str) -> Experiment {
@@ -390,7 +390,8 @@ fn a_file_that_was_cut_is_called_incomplete_in_every_format() {
     }
 }
 
-/// What is written to a file that has lost its name is gone with its last descriptor.
+/// A file that has lost its name is gone with its last descriptor, and so is all that is written to
+/// it.
 #[test]
 fn results_whose_directory_vanishes_are_missed_at_once() {
     let _beside = beside();
@@ -565,8 +566,8 @@ mod figures {
         });
     }
 
-    /// What the estimate did not know made them last three times as long. Twice what
-    /// the help promises, for a busy machine and a build without optimisation.
+    /// Costs that the estimate did not know made plans last three times as long. Twice what the
+    /// help promises, for a busy machine and a build without optimisation.
     #[test]
     #[ignore = "cargo xtask validate figures"]
     fn a_quick_plan_ends_in_time_whatever_was_estimated() {

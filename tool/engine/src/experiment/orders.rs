@@ -1,4 +1,4 @@
-//! What a keeper is told of a run, from the resolved plan.
+//! A run's orders to keepers, from the resolved plan.
 
 use super::Course;
 use super::pilots::{PILOT, PILOT_WARMUP};
@@ -125,7 +125,7 @@ pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> Ru
     }
 }
 
-/// What the workers of a plan do on this target.
+/// The work of the plan's workers on this target.
 fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
     match plan.workload.shape() {
         Shape::Stream if is_asked(target) => WorkloadOrder::Ask(AskOrder {

@@ -1,5 +1,5 @@
-//! What the tool itself adds to a cycle of each lock, before the first run, and how
-//! seldom operations are stamped therefore.
+//! The cost that the tool itself adds to a cycle of each lock, before the first run, and how seldom
+//! operations are stamped therefore.
 
 use super::orders::order;
 use super::{Course, Progress, Stop};
@@ -87,8 +87,8 @@ impl Course<'_, '_> {
         CostOrder { run, blocks }
     }
 
-    /// The same of two targets that are compared: in turns, so that a drift of the
-    /// machine falls on both alike.
+    /// The costs of two targets that are compared: in turns, so that a drift of the machine falls
+    /// on both alike.
     fn costs_in_turns(&mut self, targets: [&str; 2]) -> Result<[Vec<[f64; 4]>; 2], Stop> {
         const TURNS: usize = 3;
         let mut costs = [Vec::new(), Vec::new()];
@@ -100,7 +100,7 @@ impl Course<'_, '_> {
         Ok(costs)
     }
 
-    /// What this machine's simplest acts take; of several hosts, the first one's.
+    /// The times of this machine's simplest acts; of several hosts, the first one's.
     pub(super) fn latencies(&mut self) -> Result<Option<Latencies>, Stop> {
         let timer_slack = self.resolved.plan.timer_slack();
         let ended = &mut self.hooks.ended;

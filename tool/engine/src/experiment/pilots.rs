@@ -1,4 +1,4 @@
-//! What runs will take, before the first is made: by short runs of their own.
+//! The expected time of runs, before the first is made: by short runs of their own.
 
 use super::{Course, Progress, Stop};
 use crate::keeper::KeeperError;
@@ -22,14 +22,14 @@ const WORKER_OVERHEAD: Nanos = Nanos::from_micros(300);
 /// Operations of each worker from which a mean says anything.
 const FEWEST: u64 = 5;
 
-/// What a run of a few operations should take, so that they tell more than its start.
+/// The time that a run of a few operations should take, so that they tell more than its start.
 const FEW_TAKE_NS: f64 = 50e6;
 
 /// From one run of a few operations to the next, at most: the start of a run makes its
 /// operations look slower than they are, which only makes the next run shorter.
 const GROWTH: u64 = 32;
 
-/// What a run of a few operations has told.
+/// The result of a run of a few operations.
 #[derive(Clone, Copy, Debug)]
 struct Few {
     /// Nanoseconds an operation, all workers together.
@@ -50,8 +50,8 @@ impl Course<'_, '_> {
             .collect()
     }
 
-    /// What runs of so many operations will take, by runs of a few of them: what a pair
-    /// costs alone says little where workers wait for each other.
+    /// The expected time of runs of so many operations, by runs of a few of them: what a pair costs
+    /// alone says little where workers wait for each other.
     pub(super) fn estimates(
         &mut self,
         points: &[(usize, At)],

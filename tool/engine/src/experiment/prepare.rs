@@ -1,5 +1,5 @@
-//! What the user wants done before each run (`--prepare`): started in a process group of
-//! its own, and waited for. Not for what runs along with a run: that is `--during`.
+//! The user's command before each run (`--prepare`): started in a process group of its own, and
+//! waited for. Not for what runs along with a run: that is `--during`.
 
 use crate::keeper::KeeperError;
 use jostle_harness::during::words;

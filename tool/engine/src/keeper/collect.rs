@@ -106,8 +106,8 @@ fn traffic(order: &RunOrder, pages: &[Page<'_>]) -> Option<ServerTraffic> {
     })
 }
 
-/// What is known of the server, which used so much CPU time within the window. Even where
-/// that is nothing, such as on another machine, its clients are judged as those of a server.
+/// The server's record; it used so much CPU time within the window. Even where that is nothing,
+/// such as on another machine, its clients are judged as those of a server.
 fn server(
     order: &RunOrder,
     counts: &ServerFigures,

@@ -1,5 +1,5 @@
-//! What this machine's simplest acts take: how late a sleep ends, what a wake-up
-//! costs, by how much the clock steps. Measured once, before the first run.
+//! The times of this machine's simplest acts: how late a sleep ends, what a wake-up costs, by how
+//! much the clock steps. Measured once, before the first run.
 //!
 //! These differ several times over between machines of the same kind: an idle CPU
 //! that halts at once costs an exit to the hypervisor for each wake-up. Sleeping
@@ -33,8 +33,8 @@ const WAKING_NS: u64 = 15_000_000;
 /// How long all of one CPU may take where neighbours interrupt it.
 const PATIENCE_NS: u64 = 300_000_000;
 
-/// What one process measures: the lateness of each sleep, then the rounds of
-/// wake-ups; zero where it was not made.
+/// The cells that one process measures: the lateness of each sleep, then the rounds of wake-ups;
+/// zero where it was not made.
 const CELLS: usize = SLEEPS + ROUNDS;
 
 /// Measures them with the workers' timer slack. None where processes or memory for
@@ -59,7 +59,7 @@ pub(super) fn latencies(context: &Context, timer_slack: Nanos) -> Option<Latenci
     })
 }
 
-/// What a process on one CPU measured, with an echo on the same or another.
+/// The measurements of a process on one CPU, with an echo on the same or another.
 struct Side {
     late_ns: Vec<f64>,
     wake_ns: f64,

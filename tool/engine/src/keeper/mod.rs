@@ -54,7 +54,7 @@ pub enum KeeperError {
         "the keeper process (pid {pid}) ended unexpectedly ({how}); its workers are gone, and what they left was removed"
     )]
     Gone {
-        /// Which it was.
+        /// The child's number.
         pid: u32,
         /// How, as far as is known.
         how: String,
@@ -173,8 +173,8 @@ impl Keeper {
         }
     }
 
-    /// What this machine's simplest acts take, with this timer slack: measured, unless
-    /// that was done a moment ago. None where neighbours leave no time for it.
+    /// The times of this machine's simplest acts, with this timer slack: measured, unless that was
+    /// done a moment ago. None where neighbours leave no time for it.
     ///
     /// # Errors
     /// The error that stopped the measurement.

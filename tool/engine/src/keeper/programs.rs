@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Another port is tried so often where somebody else was faster.
 const PORTS: usize = 3;
 
-/// What launching needs to know.
+/// The site of a launch.
 pub(super) struct Site<'a> {
     pub context: &'a Context,
     pub ledger: &'a Ledger,
@@ -38,11 +38,11 @@ pub(super) struct Site<'a> {
 /// A server that runs.
 pub(super) struct Started {
     pub pid: u32,
-    /// What starts it again where it was killed.
+    /// The means to start it again where it was killed.
     pub restart: Restart,
 }
 
-/// The same server once more, in its directory.
+/// The means to start this server once more, in its directory.
 #[derive(Clone, Debug)]
 pub(super) struct Restart {
     words: Vec<String>,
@@ -54,7 +54,7 @@ pub(super) struct Restart {
 }
 
 impl Restart {
-    /// What the server prints, also when it was started again.
+    /// The server's log, which goes on when it is started again.
     pub(super) fn log(&self) -> &ServerLog {
         &self.home.log
     }

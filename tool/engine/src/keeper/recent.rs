@@ -1,5 +1,5 @@
-//! What experiments measure before their first run, for those that follow one another:
-//! a series of short experiments would spend a third of its time on it.
+//! Measurements before the first run, kept for experiments that follow one another: a series of
+//! short experiments would spend a third of its time on them.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
-//! What a launched server prints: a file in its directory, opened once. The directory
-//! belongs to the server's user afterwards, who can put a link in the file's place: root
-//! must neither open it again by its name nor read it there.
+//! The output of a launched server: a file in its directory, opened once. The directory belongs to
+//! the server's user afterwards, who can put a link in the file's place: root must neither open it
+//! again by its name nor read it there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -54,7 +54,7 @@ impl ServerLog {
         let _ = writeln!(&*self.file, "{line}");
     }
 
-    /// What the server said at the end, or that its disk is full.
+    /// The server's message at the end, or that its disk is full.
     pub(super) fn last_words(&self) -> String {
         let text = self.end().unwrap_or_default();
         let text = String::from_utf8_lossy(&text);

@@ -34,7 +34,7 @@ pub const PASSWORD: &str = "JOSTLED_PASSWORD";
 /// the user.
 pub const NOT_LAUNCHED: &str = "not launched: ";
 
-/// What follows the verb where the program answers lines on its standard streams.
+/// The arguments behind the verb where the program answers lines on its standard streams.
 pub(super) const ANSWERING_PROGRAM: &str = "echo+pipe";
 
 /// How long a server may take to say where it listens, and to end.
@@ -46,7 +46,7 @@ const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server that was asked to end may take before it is killed.
 const QUIT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What has been launched for one run.
+/// The servers launched for one run.
 #[derive(Debug)]
 pub(super) struct Servers<'a> {
     context: &'a Context,
@@ -66,7 +66,7 @@ struct Running {
     /// Its program.
     name: String,
     stop: Stop,
-    /// What starts it again, once it has said where it listens.
+    /// The means to start it again, once it has said where it listens.
     again: Option<Again>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// The same, of servers that may be killed and started again.
+    /// Marks its servers as ones that may be killed and started again.
     pub(super) fn lasting(mut self) -> Servers<'a> {
         self.lasting = true;
         self

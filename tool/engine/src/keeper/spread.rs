@@ -1,5 +1,5 @@
-//! What the generators did over which requests were spread, and which CPUs they and
-//! the server may use.
+//! The work of the generators over which requests were spread, and the CPUs that they and the
+//! server may use.
 
 use super::collect::{busiest, thread_load};
 use super::run::{Reading, Seen};
@@ -13,7 +13,7 @@ use jostle_worker::page::{Page, Word};
 use jostle_worker::workloads::requests::standstill;
 use std::ops::Range;
 
-/// What keeping requests in flight was like in the window from the first stamp to the second.
+/// The requests in flight in the window from the first stamp to the second.
 pub(super) fn in_flight(
     order: &RunOrder,
     spread: &SpreadOrder,
@@ -49,7 +49,7 @@ fn still_ns(first: &Page<'_>, (opens, closes): (u64, u64)) -> u64 {
     first.get(Word::Still) + stalls.unwrap_or(0)
 }
 
-/// What the generators did in that window, one after the other.
+/// The work of the generators in that window, one after the other.
 pub(super) fn generators(
     order: &RunOrder,
     spread: &SpreadOrder,

@@ -9,7 +9,7 @@ use jostle_model::plan::Carrier;
 use jostle_sys::limits::Machine;
 use jostle_sys::limits::text::Semaphores;
 
-/// What a point takes.
+/// The resources that a point takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// Workers that exist at the same time; of several hosts, one host's.
@@ -20,7 +20,7 @@ pub struct Need {
     pub hosts: u64,
     /// How many of these hosts are ranks on this machine.
     pub ranks: u64,
-    /// What carries them.
+    /// The workers' carriers.
     pub carrier: Carrier,
     /// Threads that carry tasks.
     pub generator_threads: u64,
@@ -53,7 +53,7 @@ const OWN_DESCRIPTORS: u64 = 32;
 /// seen to have 16 MiB, stack and libraries included.
 const OWN_ADDRESS_SPACE: u64 = 32 << 20;
 
-/// What a fresh IPC namespace allows (SEMMSL, SEMMNS, SEMMNI in linux/sem.h).
+/// The limits of a fresh IPC namespace (SEMMSL, SEMMNS, SEMMNI in linux/sem.h).
 const FRESH_NAMESPACE: Semaphores = Semaphores {
     per_set: 32_000,
     in_all: 1_024_000_000,
@@ -68,7 +68,7 @@ pub fn allow(need: &Need) -> Result<(), Refusal> {
     fits(need, &Machine::read())
 }
 
-/// The same for a machine that has been read already.
+/// Whether a point with this need fits a machine that has been read already.
 ///
 /// # Errors
 /// As [`allow`].
@@ -112,7 +112,7 @@ impl Need {
         format!("{} {needs}", self.carriers())
     }
 
-    /// The same of all ranks of this machine.
+    /// `10000 worker processes need`, of all ranks of this machine.
     fn opening_of_all(&self) -> String {
         match self.ranks {
             1 => self.opening(),

@@ -1,5 +1,5 @@
-//! Which other programs use this machine's CPUs right now: for a note before the first
-//! run, for those who wait until it is quiet, and for `jostle doctor`.
+//! Other programs that use this machine's CPUs right now: for a note before the first run, for
+//! those who wait until it is quiet, and for `jostle doctor`.
 //!
 //! [`Look::now`] reads the scheduler's clocks of all processes, [`between`] compares two
 //! readings and is pure. Not for what others do during a run: that is booked with each
@@ -98,7 +98,7 @@ pub struct Program {
     pub cpus: f64,
 }
 
-/// What other programs did between two looks.
+/// The CPU use of other programs between two looks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BusyPrograms {
     /// CPUs' worth of time, of all of them.
@@ -112,8 +112,8 @@ pub struct BusyPrograms {
     pub sees_all: bool,
 }
 
-/// What all processes did between two looks that are neither the kernel's nor descend
-/// from one of `ours`. `of` is how many CPUs the machine has.
+/// The use of all processes between two looks that are neither the kernel's nor descend from one of
+/// `ours`. `of` is how many CPUs the machine has.
 pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> BusyPrograms {
     let elapsed_ns = after.at_ns.saturating_sub(before.at_ns).max(1);
     let others = after

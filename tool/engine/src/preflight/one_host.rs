@@ -43,8 +43,8 @@ impl OneHost {
         }
     }
 
-    /// What stands before a sentence about limits, such as `by the limits of h1, for
-    /// its part as one of 18 hosts: `; nothing where there is but this host.
+    /// The words before a sentence about limits, such as `by the limits of h1, for its part as one
+    /// of 18 hosts: `; nothing where there is but this host.
     pub fn whose(&self) -> &str {
         &self.whose
     }

@@ -27,9 +27,9 @@ pub enum Severity {
 /// One thing about this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at, in a few words.
+    /// The subject, in a few words.
     pub what: String,
-    /// What was found.
+    /// The state found.
     pub found: String,
     /// How much that matters.
     pub matters: Severity,
@@ -54,7 +54,7 @@ impl Finding {
         }
     }
 
-    /// The same thing found wanting.
+    /// This finding, flagged, with its remedy.
     fn but(self, matters: Severity, remedy: impl Into<String>) -> Finding {
         Finding {
             matters,
@@ -382,8 +382,8 @@ fn semaphores(machine: &Machine) -> Option<Finding> {
 }
 
 fn shm(machine: &Machine) -> Option<Finding> {
-    /// What containers get by default; files of the locks are empty, so that
-    /// even this is plenty.
+    /// The size that containers get by default; files of the locks are empty, so that even this is
+    /// plenty.
     const LEAST: u64 = 1 << 20;
     let what = "/dev/shm";
     Some(match machine.shm_bytes {

@@ -1,4 +1,4 @@
-//! What makes no sense of `hold`, and how long locks are kept at least.
+//! Combinations that `hold` refuses, and how long locks are kept at least.
 
 use super::{UsageError, refuse};
 use crate::order::LEASES;

@@ -1,4 +1,4 @@
-//! What a plan means on several hosts, and what makes no sense there.
+//! The meaning of a plan on several hosts, and the combinations refused there.
 
 use super::{Resolved, UsageError, refuse, resolve};
 use crate::hosts::Host;
@@ -140,7 +140,7 @@ fn first(entries: &mut dyn Iterator<Item = &'static Entry>) -> String {
     entries.next().map(Entry::addressed).unwrap_or_default()
 }
 
-/// What is worth saying about a plan on these hosts.
+/// Notes on a plan on these hosts.
 pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
     if resolved.plan.workload == Workload::Recover {
         return super::recover::notes(resolved);

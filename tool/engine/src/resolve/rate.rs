@@ -1,4 +1,4 @@
-//! What a plan says about requests that come at a rate, and what makes no sense.
+//! A plan's requests that come at a rate: what it says, and the combinations refused.
 
 use super::{UsageError, refuse};
 use jostle_model::plan::{Carrier, Measure, Plan, Workload};

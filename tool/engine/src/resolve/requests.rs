@@ -1,4 +1,4 @@
-//! What a plan says about requests: defaults, and what makes no sense.
+//! A plan's requests: defaults, and the combinations refused.
 
 use super::{UsageError, refuse};
 use jostle_model::options::{Heading, OPTIONS};

@@ -1,4 +1,4 @@
-//! What a plan says about generators: defaults, and what makes no sense.
+//! A plan's generators: defaults, and the combinations refused.
 
 use super::{UsageError, refuse};
 use jostle_model::Nanos;

@@ -1,5 +1,5 @@
-//! What each host can do by itself, from the orders of runs in which it is alone to the
-//! rows of the record: pure.
+//! The ceiling of each host by itself, from the orders of runs in which it is alone to the rows of
+//! the record: pure.
 
 use super::{Host, Part, machines, name, split};
 use crate::order::RunOrder;
@@ -21,7 +21,7 @@ const OVERHEAD: Nanos = Nanos::from_millis(120);
 /// which is the difference by which hosts are told apart.
 const ENOUGH: f64 = 100.0;
 
-/// What one host takes, alone on one target.
+/// The time of one host, alone on one target.
 pub fn takes() -> Nanos {
     Nanos(WINDOW.0 + WARMUP.0 + OVERHEAD.0)
 }

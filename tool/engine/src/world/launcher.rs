@@ -52,7 +52,7 @@ impl Launched {
 mod tests {
     use super::*;
 
-    /// What is set, and rank and size by it.
+    /// The variables set, and rank and size by them.
     type Case = (
         &'static [(&'static str, &'static str)],
         Option<(usize, usize)>,

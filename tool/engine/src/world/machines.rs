@@ -147,8 +147,8 @@ pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> RunData {
     data
 }
 
-/// What a rank reads of its machine, where the CPU time that each rank used (None: not
-/// known) is that of the tool's own other processes to its neighbours.
+/// A rank's reading of its machine, where the CPU time that each rank used (None: not known) is
+/// that of the tool's own other processes to its neighbours.
 pub(super) fn without_neighbours(
     hosts: &[Host],
     used_s: &[(usize, Option<f64>)],
@@ -193,7 +193,7 @@ pub(super) fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) ->
     used_s / (cpus.max(1) as f64 * window_s.max(1e-9))
 }
 
-/// What the ranks of each machine with generators know together of their CPUs and the
+/// The joint knowledge of the ranks of each machine with generators about their CPUs and the
 /// server's. The server is here if one rank has found its process, or has its address.
 pub(super) fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
     let known = |part: &Part| {

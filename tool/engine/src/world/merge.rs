@@ -18,8 +18,8 @@ use std::ops::AddAssign;
 /// Overlaps that are told in words.
 const EXAMPLES: usize = 5;
 
-/// What all of them did. The window is the longest one: each host measures its own,
-/// by its own clock.
+/// The work of all of them. The window is the longest one: each host measures its own, by its own
+/// clock.
 pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData {
     let mut each = parts.iter().map(|part| &part.of.data);
     let mut data = each.next().cloned().unwrap_or_default();
@@ -63,7 +63,7 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
     data
 }
 
-/// What surrounded them all.
+/// The circumstances of all of them.
 pub(super) fn around(hosts: &[Host], each: &[(usize, &Circumstances)]) -> Circumstances {
     let all = || each.iter().map(|(_, one)| *one);
     let said = |texts: fn(&Circumstances) -> &[String]| {
@@ -118,7 +118,7 @@ fn said<'a>(hosts: &[Host], each: impl Iterator<Item = (usize, &'a [String])>) -
     all
 }
 
-/// What is known on all hosts.
+/// The counts that are known on all hosts.
 fn counts(each: &[(usize, &Circumstances)]) -> Counts {
     let of = |count: &Count| {
         let each = each.iter().map(|(_, one)| one.counts.get(count.name()));

@@ -30,7 +30,7 @@ pub use ranks::{Joined, Link, LinkError, Rank, join};
 pub use rows::rows;
 pub use sweeps::{Step, rows as step_rows};
 
-/// What a run of many hosts took beside the workers' time.
+/// The time of a run of many hosts beside the workers' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// From the order to the last host that was ready.
@@ -76,7 +76,7 @@ pub trait Hosts {
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
     ) -> Result<Vec<HostDid<Closed>>, KeeperError>;
 
-    /// What the last run took beside the workers' time.
+    /// The time of the last run beside the workers' time.
     fn spent(&self) -> Spent {
         Spent::default()
     }
@@ -86,7 +86,7 @@ pub trait Hosts {
 pub struct World {
     keeper: Keeper,
     hosts: Option<Box<dyn Hosts>>,
-    /// What the names of a run's locks are made of, where hosts have to agree.
+    /// The source of the names of a run's locks, where hosts have to agree.
     names: Rng,
 }
 
@@ -101,18 +101,18 @@ impl std::fmt::Debug for World {
 pub struct Ran {
     /// The order, of all hosts together.
     pub order: RunOrder,
-    /// What their workers did, as if they had been one generator's.
+    /// The work of their workers, as if they had been one generator's.
     pub data: RunData,
-    /// What each host did, by rank; empty where there is but this one.
+    /// The part of each host, by rank; empty where there is but this one.
     pub parts: Vec<Part>,
 }
 
 /// One host's part of a run, or of a step of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part<O = RunOrder, D = RunData> {
-    /// What it was to do.
+    /// Its order.
     pub order: O,
-    /// What it did.
+    /// Its work.
     pub of: HostDid<D>,
 }
 
@@ -216,10 +216,9 @@ impl World {
         Ok(sweeps::closed(&all, order, &closed))
     }
 
-    /// What each host that takes part in `order` can do by itself: short runs of one
-    /// host after the other, each with its part of the order. `begins` is told whose
-    /// turn it is. Empty where fewer than two take part, and where the hosts did too
-    /// little in that time to be told apart.
+    /// The ceiling of each host that takes part in `order` by itself: short runs of one host after
+    /// the other, each with its part of the order. `begins` is told whose turn it is. Empty where
+    /// fewer than two take part, and where the hosts did too little in that time to be told apart.
     ///
     /// # Errors
     /// The error that stopped a run.
@@ -268,7 +267,6 @@ fn parts(
     }
 }
 
-/// What a host is called.
 fn name(hosts: &[Host], rank: usize) -> String {
     let known = hosts.get(rank).map(|host| host.name.clone());
     known.unwrap_or_else(|| format!("rank {rank}"))

@@ -1,5 +1,5 @@
-//! What each host did in a run, as rows of its record: the same figures and checks
-//! as for the whole, on the host's own data.
+//! The part of each host in a run, as rows of its record: the same figures and checks as for the
+//! whole, on the host's own data.
 
 use super::{Host, HostDid, Part, machines};
 use crate::order::WorkloadOrder;

@@ -8,8 +8,7 @@ use crate::order::{RunOrder, Share, WorkloadOrder};
 use jostle_model::Nanos;
 use jostle_stats::rng::Rng;
 
-/// What each rank does; those with None sleep. `names` is what the names of locks
-/// are made of.
+/// The order of each rank; those with None sleep. `names` is what the names of locks are made of.
 pub(crate) fn split(order: &RunOrder, ranks: usize, names: u64) -> Vec<Option<RunOrder>> {
     let hosts = taking_part(order, ranks);
     (0..ranks)

@@ -17,12 +17,12 @@ use jostle_model::record::{Experiment, Run};
 use jostle_stats::rng::Rng;
 use std::collections::BTreeMap;
 
-/// What came of a sweep up to a listed number.
+/// The result of a sweep up to a listed number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// All hosts together.
     pub data: Reached,
-    /// What each did; empty where there is but this one.
+    /// The part of each; empty where there is but this one.
     pub parts: Vec<Part<SweepOrder, Reached>>,
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn taking_part(open: &[u64], rate: Option<u64>, ranks: usize) -> usiz
         .max(1)
 }
 
-/// What each rank does. Numbers of connections and their rate are totals; what
-/// listens beside them, and addresses, are each host's own.
+/// The order of each rank. Numbers of connections and their rate are totals; what listens beside
+/// them, and addresses, are each host's own.
 pub(crate) fn split(order: &SweepOrder, ranks: usize) -> Vec<Option<SweepOrder>> {
     let hosts = taking_part(&order.open, order.rate, ranks);
     let part = |nth: usize| SweepOrder {

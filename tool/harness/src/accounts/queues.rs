@@ -3,8 +3,8 @@
 
 use jostle_sys::stat::{Scheduled, SchedulerClock};
 
-/// What reading one clock takes at most, so that a window of many workers is not spent
-/// on reading: 1.1 to 1.5 us were measured.
+/// The most that reading one clock takes, so that a window of many workers is not spent on reading:
+/// 1.1 to 1.5 us were measured.
 const READING_NS: u64 = 3_000;
 
 /// Reading may take one part in so many of the window.

@@ -34,9 +34,9 @@ pub struct Opt {
     pub word: &'static str,
     /// The letter of the short form, without its `-`.
     pub short: Option<char>,
-    /// What a value is.
+    /// The kind of its values.
     pub kind: ValueKind,
-    /// What stands for a value in the help, such as `TIME`.
+    /// The placeholder for a value in the help, such as `TIME`.
     pub value_name: &'static str,
     /// A value, as typed.
     pub example: &'static str,
@@ -57,7 +57,7 @@ pub struct Opt {
 pub struct Use {
     /// To these.
     pub workloads: &'static [Workload],
-    /// What holds where the plan says nothing.
+    /// The value that holds where the plan says nothing.
     pub default: DefaultValue,
     /// One line for the user, without the default.
     pub help: &'static str,
@@ -81,9 +81,9 @@ pub enum DefaultValue {
 /// The parts of the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heading {
-    /// What is done: the workload's own options.
+    /// The work itself: the workload's own options.
     Workload,
-    /// What concerns targets that answer requests.
+    /// Options of targets that answer requests.
     Requests,
     /// Under what conditions, how often and how long.
     Measuring,
@@ -135,7 +135,7 @@ impl Opt {
         }
     }
 
-    /// What it is to a workload; None where the workload does not know it.
+    /// Its use in a workload; None where the workload does not know it.
     pub fn in_workload(&self, workload: Workload) -> Option<&'static Use> {
         let mut uses = self.uses.iter();
         uses.find(|known| known.workloads.contains(&workload))
@@ -228,7 +228,7 @@ impl Opt {
         self
     }
 
-    /// What stands for a value in the help.
+    /// Sets the placeholder for a value in the help.
     const fn value(mut self, name: &'static str) -> Opt {
         self.value_name = name;
         self

@@ -7,7 +7,7 @@ use crate::plan::{Fault, Place};
 use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos, Unit};
 
-/// What a value is.
+/// The kind of an option's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// Yes or no.
@@ -33,7 +33,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// What stands for a value in the help, where the option has no better name.
+    /// The placeholder for a value in the help, where the option has no better name.
     pub const fn value_name(self) -> &'static str {
         match self {
             ValueKind::Flag => "BOOL",
@@ -51,7 +51,7 @@ impl ValueKind {
 
 /// A type that an option can have.
 pub trait Value: Sized {
-    /// What it is.
+    /// The kind that the table of options gives it.
     const KIND: ValueKind;
     /// One value as typed, for tests that walk all options.
     const EXAMPLE: &'static str;

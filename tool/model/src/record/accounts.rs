@@ -40,9 +40,8 @@ pub struct Accounts {
     /// The part of `whole_s` without an owner: processes that began and ended between the
     /// readings, and whose parent is gone too, plus the clocks' steps.
     pub unexplained_s: Option<f64>,
-    /// What those CPUs ran beside ours, by their own clocks (`cpuacct.usage_percpu`): other
-    /// processes, kernel threads, programs that ended; absent without control groups of version
-    /// 1.
+    /// CPU time on those CPUs beside ours, by their own clocks (`cpuacct.usage_percpu`): other
+    /// processes, kernel threads, programs that ended; absent without control groups of version 1.
     pub foreign_s: Option<f64>,
     /// Ticks in soft interrupts on those CPUs.
     pub softirq_ticks: Option<u64>,
@@ -71,9 +70,9 @@ pub struct Readings {
     pub length_us: Vec<u64>,
     /// Operations of all workers that ended in it.
     pub operations: Vec<u64>,
-    /// What the CPUs that workers and server may use ran beside ours.
+    /// Time beside ours on the CPUs that workers and server may use.
     pub foreign_us: Vec<u64>,
-    /// What they ran of nothing at all; absent in older files.
+    /// Time in which these CPUs ran nothing at all; absent in older files.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub idle_us: Vec<u64>,
     /// Ticks that the hypervisor took on them.
@@ -93,17 +92,16 @@ pub struct Neighbour {
     pub cpu_s: f64,
 }
 
-/// What this machine's simplest acts take, measured before the first run.
+/// Times of this machine's simplest acts, measured before the first run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     /// How late a sleep of 1 ms ends, median.
     pub sleep_late_p50_ns: f64,
-    /// The same, 90th percentile.
+    /// How late a sleep of 1 ms ends, 90th percentile.
     pub sleep_late_p90_ns: f64,
     /// From a futex wake-up until the woken process runs, both on one CPU.
     pub wake_same_cpu_ns: f64,
-    /// The same where the woken process sleeps on another, idle CPU; absent with one
-    /// CPU.
+    /// From a futex wake-up until the woken process runs on another, idle CPU; absent with one CPU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wake_other_cpu_ns: Option<f64>,
     /// Smallest step of the clock that stamps are read from.

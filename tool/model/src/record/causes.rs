@@ -1,4 +1,4 @@
-//! What was looked at outside the lock, where a run went wrong, and what of it explains a reason.
+//! Looks outside the lock, where a run went wrong, and the causes that they show for a reason.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Look {
-    /// What was looked at.
+    /// The thing looked at.
     pub at: LookedAt,
     /// When in the course of the run.
     pub when: When,
@@ -17,7 +17,7 @@ pub struct Look {
     pub asked_ns: u64,
     /// When the answer was there; absent where none came.
     pub answered_ns: Option<u64>,
-    /// What came of it.
+    /// The result.
     pub came: Came,
     /// The server's or the system's own words, where it refused or was silent.
     pub words: Option<String>,
@@ -38,11 +38,11 @@ pub struct Look {
     pub host: Option<String>,
 }
 
-/// What can be looked at.
+/// The things that can be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LookedAt {
-    /// What the server says about itself.
+    /// The server's own report.
     Server,
     /// Who holds the lock, by the kernel's account.
     Owners,
@@ -77,7 +77,7 @@ pub enum When {
     After,
 }
 
-/// What came of a look.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Came {
@@ -246,7 +246,7 @@ pub mod sign {
     }
 }
 
-/// What explains a reason, by the table of causes.
+/// The causes of a reason, by the table of causes.
 ///
 /// Runs of older files have such findings in place of looks, as the version that wrote them
 /// worded them: `found` and `looked_at`.
@@ -258,10 +258,10 @@ pub struct Causes {
     /// Clauses about what is not ruled out, since something could not be looked at.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub possible: Vec<String>,
-    /// What was looked at, such as `who else holds the lock`.
+    /// The things looked at, such as `who else holds the lock`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub looked_at: Vec<String>,
-    /// What could not be looked at, and in whose words.
+    /// The things that could not be looked at, and in whose words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unseen: Vec<String>,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The counts, each with its name in the record and in the csv.
 macro_rules! counts {
     ($($(#[$doc:meta])* $count:ident = $name:literal,)+) => {
-        /// What the kernel counts of a worker's thread from its arrival to its end.
+        /// The kernel's counts of a worker's thread from its arrival to its end.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Count {

@@ -59,7 +59,7 @@ struct Named {
 }
 
 impl Percentiles {
-    /// What percentiles are called.
+    /// The names of the percentiles.
     pub const NAMES: [&str; 4] = ["p50", "p90", "p99", "p999"];
 
     /// The percentile of this name, if it is known.

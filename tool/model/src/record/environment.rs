@@ -62,7 +62,7 @@ pub struct Environment {
     pub libc: String,
 }
 
-/// What the tool measured of itself.
+/// The tool's measurements of itself.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
@@ -93,7 +93,7 @@ pub struct Calibration {
 pub struct OwnCost {
     /// Acquire and release with counting alone.
     pub pair_ns: f64,
-    /// The same in the fastest block.
+    /// Acquire and release with counting alone, in the fastest block.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pair_fastest_ns: Option<f64>,
     /// With stamps, histograms and witness.
@@ -102,7 +102,7 @@ pub struct OwnCost {
     pub no_stamps_ns: f64,
     /// With stamps and histograms, without the witness.
     pub no_witness_ns: f64,
-    /// What `full` adds to a cycle: the median over blocks of full - pair.
+    /// The cost that `full` adds to a cycle: the median over blocks of full - pair.
     pub added_ns: f64,
     /// Lowest and highest of that over the blocks.
     pub added_range_ns: [f64; 2],

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// What the witness of exclusion saw over the whole run, warm-up and drain included. In
-/// `recover` only overlaps count as violations in which both were [entitled to
-/// own](recover.md#what-do-the-columns-mean); a lease entitles until it ends, less 200
-/// millionths for the drift of two clocks. Overlaps after the fault are no violations of the
-/// user's own locks, which may have a lease that jostle knows nothing of.
+/// The witness's report on exclusion over the whole run, warm-up and drain included. In `recover`
+/// only overlaps count as violations in which both were [entitled to
+/// own](recover.md#what-do-the-columns-mean); a lease entitles until it ends, less 200 millionths
+/// for the drift of two clocks. Overlaps after the fault are no violations of the user's own locks,
+/// which may have a lease that jostle knows nothing of.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exclusion {

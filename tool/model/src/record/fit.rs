@@ -10,8 +10,8 @@ use serde_with::skip_serializing_none;
 pub struct Fit {
     /// The target as typed.
     pub target: String,
-    /// What grows: `time_per_operation_ns` (window_s / operations, all workers together; not
-    /// for `connect`), `connect_p50_ns`, `accept_p50_ns` or `bind_p50_ns` (medians of the
+    /// The figure that grows: `time_per_operation_ns` (window_s / operations, all workers together;
+    /// not for `connect`), `connect_p50_ns`, `accept_p50_ns` or `bind_p50_ns` (medians of the
     /// calls), `cpu_us_per_operation`, `server_cpu_us_per_operation`.
     pub figure: String,
     /// The swept value by its name in `at`; N below.
@@ -95,7 +95,7 @@ pub struct FitPart {
     /// The figure at the largest value over that at the smallest, by block.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ratio: Option<Interval>,
-    /// What the data allow there.
+    /// The laws that the data allow there.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub laws: Vec<FitLaw>,
 }

@@ -1,4 +1,4 @@
-//! What may have slowed our own threads without using CPU time of its own.
+//! Influences that may have slowed our own threads without using CPU time of their own.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -19,9 +19,8 @@ pub struct Interference {
     /// unchecked, where none was found and not all descriptors could be seen (another user's, a
     /// container).
     pub tracers: Option<Vec<String>>,
-    /// What tracefs had switched on, at most three: a tracer, or events as
-    /// `sched:sched_switch`; absent, that is unchecked, where it is not mounted or may not be
-    /// read.
+    /// The tracing that tracefs had switched on, at most three: a tracer, or events as
+    /// `sched:sched_switch`; absent, that is unchecked, where it is not mounted or may not be read.
     pub traced: Option<Vec<String>>,
     /// Programs whose sockets got every packet (packet(7)) of our network namespace, at most
     /// three; absent where the kernel does not tell, or does not tell whose they are.

@@ -11,14 +11,14 @@ pub struct Judged {
     pub target: String,
     /// The swept values.
     pub at: At,
-    /// What the point is measured by; absent where it is INVALID.
+    /// The point's main figure; absent where it is INVALID.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub figure: Option<MainFigure>,
     /// Over all its runs.
     pub verdict: Verdict,
 }
 
-/// What a point is measured by.
+/// A point's main figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MainFigure {
     /// Its name in the runs: `throughput_per_s`, or the median of `connect_ns` or

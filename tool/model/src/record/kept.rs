@@ -1,4 +1,4 @@
-//! What locks cost that are held for a time.
+//! The cost of locks that are held for a time.
 
 use super::Distribution;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub struct Kept {
     /// Memory of the server's processes (Pss, and page tables) before the first lock, the
     /// workers being connected.
     pub server_memory_before_bytes: Option<u64>,
-    /// The same at the end of that time.
+    /// Memory of the server's processes (Pss, and page tables) at the end of that time.
     pub server_memory_bytes: Option<u64>,
 }
 
@@ -80,15 +80,15 @@ impl Kept {
         self.each_minute(self.server_cpu_s? * 1e6)
     }
 
-    /// The same without what the server used while it had no locks; less than nothing where
-    /// it then used more.
+    /// The server's CPU time for one lock in a minute, less its use while it had no locks; less
+    /// than nothing where it then used more.
     pub fn own_server_cpu_us_per_minute(&self) -> Option<f64> {
         let idle_us = self.server_idle_cpu_us_per_s? * self.kept_s;
         self.each_minute(self.server_cpu_s? * 1e6 - idle_us)
     }
 
-    /// What the server's memory has grown by for one lock, in bytes; less than nothing
-    /// where it has shrunk for other reasons.
+    /// The growth of the server's memory for one lock, in bytes; less than nothing where it has
+    /// shrunk for other reasons.
     pub fn server_memory_bytes_each(&self) -> Option<f64> {
         let (before, held) = (self.server_memory_before_bytes?, self.server_memory_bytes?);
         (self.locks > 0).then(|| (held as f64 - before as f64) / self.locks as f64)

@@ -71,7 +71,7 @@ pub const READS: [&str; 3] = ["jostle/1", "jostle/2", SCHEMA];
 pub enum Record {
     /// Opens an experiment; everything up to its `end` belongs to it.
     Experiment(Box<Experiment>),
-    /// What was decided before the first run; after the experiment.
+    /// The decisions before the first run; after the experiment.
     Scheduled(Box<Scheduled>),
     /// The experiment was resumed after a break.
     Resumed(Box<Resumed>),
@@ -85,11 +85,11 @@ pub enum Record {
     Fit(Box<Fit>),
     /// Closes an experiment.
     End(End),
-    /// What a calibration found, after the experiments on which it rests.
+    /// A calibration's findings, after the experiments on which it rests.
     Calibrated(Box<Calibrated>),
     /// A foreign load generator that `jostle judge` watched; it stands for itself.
     Judged(Box<Watched>),
-    /// What pairs of a load and its double settled; after the runs of the pairs.
+    /// The result of pairs of a load and its double; after the runs of the pairs.
     Doubled(Box<Doubled>),
 }
 

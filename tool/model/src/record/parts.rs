@@ -37,7 +37,7 @@ impl Window {
     }
 }
 
-/// What a run's workers used of the CPUs.
+/// The use of the CPUs by a run's workers.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
@@ -73,16 +73,16 @@ pub struct Cpu {
 /// the server failed what belongs to it.
 pub const BROKE_OFF: &str = "broke_off";
 
-/// What surrounded a run, what went wrong in it, and what was planted. The keeper fills it.
+/// The circumstances of a run, what went wrong in it, and what was planted. The keeper fills it.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// What the kernel counted of the workers' threads, from their arrival to their end
-    /// (warm-up included): `preempted` (times that one lost its CPU although it could have gone
-    /// on), `page_faults` (pages of memory that one waited for).
+    /// The kernel's counts of the workers' threads, from their arrival to their end (warm-up
+    /// included): `preempted` (times that one lost its CPU although it could have gone on),
+    /// `page_faults` (pages of memory that one waited for).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub counts: Counts,
-    /// What the whole machine did meanwhile.
+    /// The whole machine's work meanwhile.
     pub machine: Machine,
     /// How the looks at the server found it; absent where none of its processes is known, and in
     /// older files.
@@ -101,15 +101,15 @@ pub struct Circumstances {
     /// server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
-    /// What was looked at outside the lock; empty where nothing went wrong.
+    /// Looks outside the lock; empty where nothing went wrong.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub looks: Vec<Look>,
-    /// What an older version found in its looks; newer files have the looks.
+    /// The findings of an older version in its looks; newer files have the looks.
     pub causes: Option<Box<Causes>>,
     /// Workers, and servers that jostle launched, that ended too early, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,
-    /// What a specimen recorded about itself over the whole run, by name.
+    /// A specimen's own record of the whole run, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub truth: BTreeMap<String, f64>,
     /// Facts about the set-up, by name: `server_version` (each part behind the first in three
@@ -119,8 +119,7 @@ pub struct Circumstances {
     /// looks at its clock in steps: ZooKeeper's tickTime).
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub setup: BTreeMap<String, f64>,
-    /// What the machine itself took for its simplest acts, just before the run
-    /// and just after it.
+    /// Times of the machine's own simplest acts, just before the run and just after it.
     pub anchor: Option<Anchor>,
     /// Interrupts and tracers that may have slowed our own threads; absent for `connect` and
     /// `recover`, and in older files.

@@ -11,7 +11,7 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// What struck: `kill`, `stop`, `cut`, `server-kill`, `server-stop`.
+    /// The fault that struck: `kill`, `stop`, `cut`, `server-kill`, `server-stop`.
     pub fault: Fault,
     /// Processes that waited.
     pub waiters: u64,
@@ -38,9 +38,8 @@ pub struct Recovery {
     /// the service kept the lock for its owner (then there is `after_release_ns`), or nobody
     /// was granted it within the limit.
     pub next_grant_ns: Option<u64>,
-    /// What was taken from the next owner and the service, from just before the fault until the
-    /// keeper saw the next grant; absent without `next_grant_ns`, or without the kernel's
-    /// schedstat.
+    /// Time taken from the next owner and the service, from just before the fault until the keeper
+    /// saw the next grant; absent without `next_grant_ns`, or without the kernel's schedstat.
     pub delays: Option<Delays>,
     /// From the beginning of the owner's release to the next grant, where that came after it.
     pub after_release_ns: Option<u64>,
@@ -71,7 +70,7 @@ pub struct Recovery {
     pub in_order: Option<bool>,
     /// Waiters that were granted the lock.
     pub served: u64,
-    /// What happened, in the order of time. Calls of a process that was killed have no end.
+    /// The events, in the order of time. Calls of a process that was killed have no end.
     pub history: Vec<Event>,
 }
 
@@ -105,7 +104,7 @@ pub enum ToldBy {
 pub struct Delays {
     /// How long their threads were ready to run and had no CPU, summed.
     pub waited_for_cpu_ns: u64,
-    /// What the hypervisor took of all CPUs, counted in ticks of 10 ms.
+    /// Time that the hypervisor took of all CPUs, counted in ticks of 10 ms.
     pub stolen_ns: u64,
 }
 
@@ -118,7 +117,7 @@ pub struct Event {
     /// The owner is 0, the waiters follow in the order in which they came; absent: the
     /// tool, or the service.
     pub process: Option<u64>,
-    /// What.
+    /// The event.
     pub what: What,
     /// The fencing token that was granted, or written with.
     pub token: Option<u64>,
@@ -129,7 +128,7 @@ pub struct Event {
     pub times: Option<u64>,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -137,7 +136,7 @@ pub enum What {
     Acquire,
     /// The acquisition succeeded.
     Granted,
-    /// The same, and the lock said that its last owner had died.
+    /// The acquisition succeeded, and the lock said that its last owner had died.
     GrantedFromDead,
     /// The acquisition failed.
     NotGranted,
@@ -145,7 +144,7 @@ pub enum What {
     JoinedAgain,
     /// A write to a resource that checks tokens, taken.
     Written,
-    /// The same, refused: it has seen a newer token.
+    /// A write to a resource that checks tokens, refused: it has seen a newer token.
     WriteRefused,
     /// A release begins.
     Release,
@@ -157,7 +156,7 @@ pub enum What {
     Awake,
     /// The fault struck.
     Fault,
-    /// What was struck went on.
+    /// The struck part went on.
     Return,
     /// The lease may have ended from here on.
     LeaseEnd,

@@ -1,10 +1,10 @@
-//! What it takes to resume a measurement that was interrupted.
+//! The data needed to resume a measurement that was interrupted.
 
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
-/// What was decided before the first run, and what must still hold when the experiment is
-/// resumed.
+/// The decisions before the first run, and the conditions that must still hold when the experiment
+/// is resumed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scheduled {
     /// The kernel's identifier of this boot; empty if it has none.

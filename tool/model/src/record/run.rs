@@ -22,7 +22,7 @@ pub struct Run {
     pub workload: String,
     /// The swept values.
     pub at: At,
-    /// Which repeat, from 1.
+    /// Number of the repeat, from 1.
     pub run: u32,
     /// In which block it ran, from 1; runs of one block are pairs.
     pub block: u32,
@@ -42,10 +42,10 @@ pub struct Run {
     pub idle_mean_ns: Option<f64>,
     /// throughput_per_s / ceiling_per_s.
     pub of_ideal: Option<f64>,
-    /// What the workers used of the CPUs.
+    /// The workers' use of the CPUs.
     #[serde(flatten)]
     pub cpu: Cpu,
-    /// What surrounded it, and what went wrong.
+    /// Its circumstances, and what went wrong.
     #[serde(flatten)]
     pub around: Circumstances,
     /// `place` of the plan: `none`, `same`, `cross`, `cpus:...`.
@@ -63,10 +63,10 @@ pub struct Run {
     pub times: Times,
     /// Waits; full measuring only, as all distributions of a lock.
     pub acquire_ns: Option<Waits>,
-    /// The same of readers alone (`--shared`). Attempts that timed out are censored at the mean
-    /// of their mode.
+    /// Waits of readers alone (`--shared`). Attempts that timed out are censored at the mean of
+    /// their mode.
     pub reader_wait_ns: Option<Box<Waits>>,
-    /// The same of writers alone.
+    /// Waits of writers alone.
     pub writer_wait_ns: Option<Box<Waits>>,
     /// `stream` and `churn`: whether the workers contended: `one` lock for all, or each its
     /// `own`.
@@ -93,9 +93,9 @@ pub struct Run {
     pub stamp_every: Option<u64>,
     /// Grants that were stamped.
     pub stamped: Option<u64>,
-    /// What the witness saw.
+    /// The witness's report.
     pub exclusion: Option<Exclusion>,
-    /// What having so many connections open is like.
+    /// Figures of having so many connections open.
     pub connections: Option<Box<Connections>>,
     /// Requests and `churn`: the parts of an operation in their order.
     /// [targets.md](targets.md#what-answers-requests) has those of each target. A lock of
@@ -112,11 +112,11 @@ pub struct Run {
     /// run](method/requests.md#what-does-a-request-cost-that-does-nothing); absent if one of
     /// them failed.
     pub null: Option<Null>,
-    /// What keeping so many requests in flight was like (`spread`).
+    /// Figures of keeping so many requests in flight (`spread`).
     pub spread: Option<Box<Spread>>,
-    /// What keeping all locks for a time cost (`hold --for`).
+    /// Cost of keeping all locks for a time (`hold --for`).
     pub kept: Option<Box<Kept>>,
-    /// What a fault led to (`recover`).
+    /// Consequences of a fault (`recover`).
     pub recovery: Option<Box<Recovery>>,
     /// The traffic between workers and the server of a lock service.
     pub traffic: Option<ServerTraffic>,
@@ -189,9 +189,9 @@ pub struct Machine {
     /// Looks of the keeper at which a worker process had been stopped
     /// (SIGSTOP) or continued since the look before.
     pub halts: Option<u64>,
-    /// What TCP counted meanwhile; absent where no server is asked, and in older files.
+    /// TCP's counts meanwhile; absent where no server is asked, and in older files.
     pub tcp: Option<TcpCounts>,
-    /// What looks at the connections to the server met; absent where it is not asked over TCP,
+    /// Findings of looks at the connections to the server; absent where it is not asked over TCP,
     /// for locks that are waited for, and in older files.
     pub tcp_queues: Option<TcpQueues>,
 }
@@ -212,7 +212,7 @@ pub struct TcpQueues {
     pub unsent: u64,
 }
 
-/// What TCP counted in this network namespace, by whomever it was caused.
+/// TCP's counts in this network namespace, whoever caused them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpCounts {
     /// Connections that a full accept queue refused (ListenOverflows).
@@ -256,7 +256,8 @@ pub struct PerWorker {
     /// Most consecutive grants of a lock to one worker; absent for one worker, shared mode and
     /// ranges that differ; a lower bound if `stamp_every` > 1.
     pub longest_streak: Option<u64>,
-    /// The same while the worker that ended it was waiting; absent too if `stamp_every` > 1.
+    /// Most consecutive grants of a lock to one worker while the worker that ended them was
+    /// waiting; absent as `longest_streak`, and if `stamp_every` > 1.
     pub longest_streak_while_waited: Option<u64>,
     /// Grants of a lock to another worker than the one before; absent as `longest_streak`.
     pub owner_changes: Option<u64>,

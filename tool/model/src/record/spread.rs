@@ -13,7 +13,7 @@ pub struct ThreadLoad {
     pub busy_share: f64,
     /// Time runnable but not running / its wall time.
     pub runqueue_share: f64,
-    /// What else is known of a generator that is a process (`spread`).
+    /// Further facts about a generator that is a process (`spread`).
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub process: Option<GeneratorProcess>,
 }

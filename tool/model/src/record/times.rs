@@ -39,9 +39,10 @@ pub struct Times {
     pub hold_ns: Option<Distribution>,
     /// From the previous owner's release to the grant, contended ones only.
     pub handoff_ns: Option<Distribution>,
-    /// The same for owners on one CPU, or where the CPUs are unknown.
+    /// From the previous owner's release to the contended grant, for owners on one CPU, or where
+    /// the CPUs are unknown.
     pub handoff_same_cpu_ns: Option<Distribution>,
-    /// The same for owners on two CPUs.
+    /// From the previous owner's release to the contended grant, for owners on two CPUs.
     pub handoff_cross_cpu_ns: Option<Distribution>,
     /// Time in the release call.
     pub release_ns: Option<Distribution>,
@@ -50,19 +51,22 @@ pub struct Times {
     /// requests; a quarter of that (at least 25) where one task is alone on its generator
     /// thread.
     pub batch_ns: Option<Distribution>,
-    /// The same of releases, in `hold` only.
+    /// In place of `release_ns` with `pipeline` above 1, in `hold` only: time from the sending of
+    /// releases that were sent together to their last reply.
     pub release_batch_ns: Option<Distribution>,
     /// Time of refused tries (`--try`), and of attempts that their own timeout ended
     /// (`--acquire-timeout`).
     pub failed_try_ns: Option<Distribution>,
     /// Time of connect(2), for the connections that this point adds.
     pub connect_ns: Option<Distribution>,
-    /// The same of the last hundred before the listed number; absent where that is all of them.
+    /// Time of connect(2) for the last hundred connections before the listed number; absent where
+    /// that is all of them.
     pub connect_last_ns: Option<Distribution>,
     /// Time of connect(2) for connections to which the kernel gave an even port; absent where all
     /// were even.
     pub connect_even_ns: Option<Distribution>,
-    /// The same for an odd port; absent where all were even.
+    /// Time of connect(2) for connections to which the kernel gave an odd port; absent where all
+    /// were even.
     pub connect_odd_ns: Option<Distribution>,
     /// Time in bind(), where an address is bound.
     pub bind_ns: Option<Distribution>,
@@ -71,7 +75,7 @@ pub struct Times {
     /// Time of close(2) on the client's side, which closes first; the file has it in the record
     /// `closing`.
     pub close_ns: Option<Distribution>,
-    /// The same on the server's side, afterwards.
+    /// Time of close(2) on the server's side, afterwards.
     pub server_close_ns: Option<Distribution>,
     /// `rate`: from the intended start to the answer, for successes whose intended start lay in
     /// the window. `connect` with `rate`: to the end of connect().

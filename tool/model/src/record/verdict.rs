@@ -53,7 +53,7 @@ pub struct Reason {
     pub is: Status,
     /// The claims that it touches.
     pub claims: Vec<Claim>,
-    /// What was measured; absent where the figure has no upper end.
+    /// The measured value; absent where the figure has no upper end.
     pub measured: Option<f64>,
     /// The threshold that `measured` crossed, in `unit`.
     pub limit: Option<f64>,
@@ -64,13 +64,13 @@ pub struct Reason {
     pub bound: Option<Bound>,
     /// Evidence other than numbers: names of programs, errors, an example.
     pub seen: Option<String>,
-    /// What explains it outside the lock, of the runs that it is about
+    /// The causes outside the lock, of the runs that it is about
     /// ([which](results.md#what-is-looked-at-outside-the-lock)).
     pub causes: Option<Box<Causes>>,
     /// The hosts that the reason is about, if it is not about all of them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hosts: Vec<String>,
-    /// What makes the check pass: the same command `with` an `option` and its `value`
+    /// The change that makes the check pass: the same command `with` an `option` and its `value`
     /// (`{"with":{"option":"-t","value":"11"}}`) or `without` an `option`, `"again"` the same
     /// command, `{"command":"jostle doctor"}` another command first.
     pub remedy: Option<Remedy>,
@@ -88,11 +88,11 @@ pub struct Bound {
     pub high: Option<f64>,
 }
 
-/// What bounds a throughput.
+/// The limit of a throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitedBy {
-    /// What was measured.
+    /// The measured lock or service.
     Target,
     /// The tool's own workers.
     Generator,

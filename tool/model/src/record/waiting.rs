@@ -1,4 +1,4 @@
-//! What waiting for a lock costs, and how long locks are free meanwhile, from the runs of
+//! The cost of waiting for a lock, and how long locks are free meanwhile, from the runs of
 //! `contend`.
 
 use super::Run;

@@ -11,7 +11,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value, map};
 use std::vec;
 
-/// What a value holds.
+/// Reads a type from a value held in memory.
 pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
     T::deserialize(Held(value))
 }
@@ -62,7 +62,8 @@ fn unexpected(value: &Value) -> Unexpected<'_> {
 impl<'de> Deserializer<'de> for Held {
     type Error = Error;
 
-    /// What says itself what it is: numbers, lists in several forms, flattened fields.
+    /// Serves types that ask the value for its form: numbers, lists in several forms, flattened
+    /// fields.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.0.deserialize_any(visitor)
     }

@@ -27,7 +27,7 @@ pub enum NotARecord {
     Schema(String),
     /// It is no JSON, or its fields are not those of a record.
     Text {
-        /// What is wrong, in words for the user.
+        /// The fault, in words for the user.
         what: String,
         /// From 1; None if it is not known.
         column: Option<usize>,
@@ -167,7 +167,7 @@ pub fn distributions(run: &Run) -> BTreeMap<String, Distribution> {
 /// Why a text is no plan file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAPlan {
-    /// What is wrong, in words for the user.
+    /// The fault, in words for the user.
     pub what: String,
     /// The byte at which it is wrong, from 0; None if no place can be named.
     pub at: Option<usize>,

@@ -1,4 +1,4 @@
-//! Which numbers a record may hold.
+//! The range of numbers that a record may hold.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(super) fn beyond_measure(value: &Value) -> Option<String> {
     beyond("", value)
 }
 
-/// The same of the value of the field `name`.
+/// The number out of range in the value of the field `name`.
 fn beyond(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::Object(fields) => fields.iter().find_map(|(name, value)| beyond(name, value)),

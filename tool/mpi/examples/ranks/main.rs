@@ -1,6 +1,5 @@
-//! What many ranks cost: how close together they begin, how well their clocks are
-//! known, what a run takes beside its window, and what memory and CPU time the ranks
-//! of this machine take.
+//! The cost of many ranks: how close together they begin, how well their clocks are known, what a
+//! run takes beside its window, and what memory and CPU time the ranks of this machine take.
 //!
 //! ```text
 //! cargo build --release -p jostle-mpi --example ranks

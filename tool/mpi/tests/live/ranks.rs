@@ -228,7 +228,7 @@ fn so_many_ranks_take_part_as_generators_are_asked_for() {
     assert_eq!(seen, [(1, 1), (3, 3)]);
 }
 
-/// What stands in the rows of the ranks under the heading `alone ops/s`.
+/// The values in the rows of the ranks under the heading `alone ops/s`.
 fn printed_alone(table: &str) -> Vec<String> {
     let lines: Vec<&str> = table.lines().collect();
     let is_heading = |pair: &[&str]| pair[0].contains("alone") && pair[1].contains("ops/s");

@@ -43,7 +43,7 @@ pub(super) fn random(rng: &mut Rng) -> ResultSet {
     made::finished(set.experiment, set.runs)
 }
 
-/// What may be wrong with a run.
+/// The faults that a run may have.
 static FAULTS: &[fn(&mut Run, &mut Rng)] = &[
     |_, _| (),
     |point, rng| drop_to(point, rng.below(40)),

@@ -129,8 +129,8 @@ fn hidden<'a, 'b>(points: &[&'b PointSummary<'a>]) -> Option<(&'b PointSummary<'
     usable.find_map(|point| Some((*point, against(first, point)?)))
 }
 
-/// What in this row contradicts its median: against the first row, or within it. In one row
-/// alone a p99 may be the machine's, unless the mean follows it.
+/// The contradiction between this row and its median: against the first row, or within it. In one
+/// row alone a p99 may be the machine's, unless the mean follows it.
 fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String> {
     let p99 = |point: &PointSummary<'_>| point.median(figures::CONNECT_P99);
     let cpu = |point: &PointSummary<'_>| Some(1e3 * point.median(figures::CPU)?);
@@ -328,7 +328,7 @@ fn skew(points: &[&PointSummary<'_>]) -> Option<String> {
     ))
 }
 
-/// Which limit ended it, and what else makes a point INVALID.
+/// The limit that ended it, and anything else that makes a point INVALID.
 fn ended(points: &[&PointSummary<'_>]) -> Option<String> {
     let bad = points
         .iter()

@@ -1,5 +1,5 @@
-//! What `rate --find` found: a finding for the title, the sentence that says on what it rests, the
-//! steps as a table, and the command that follows.
+//! The result of `rate --find`: a finding for the title, the sentence that says on what it rests,
+//! the steps as a table, and the command that follows.
 
 use crate::ResultSet;
 use crate::command::command;
@@ -245,7 +245,7 @@ fn outcome_words(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What was measured of a goal; `none` of a percentile that no answer reaches.
+/// The measured value of a goal; `none` of a percentile that no answer reaches.
 fn cell(goal: Goal, run: &Run) -> String {
     match (find::tail(goal, run), goal.within) {
         (Some(share), None) => percent(share),

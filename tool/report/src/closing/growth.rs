@@ -41,7 +41,7 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
 }
 
-/// What is swept beside the workers.
+/// The value swept beside the workers.
 fn size(at: At) -> Option<u64> {
     at.operations.or(at.keys)
 }
@@ -55,7 +55,7 @@ fn place(plan: &Plan, at: At) -> String {
     }
 }
 
-/// What an operation is called.
+/// The noun for an operation.
 fn unit(plan: &Plan) -> &'static str {
     match makes_requests(plan) {
         true => noun(plan),

@@ -149,7 +149,7 @@ fn targets<'a>(points: &[PointSummary<'a>]) -> Vec<&'a str> {
     each_once(points.iter().map(|point| point.target))
 }
 
-/// What is said of each target's points, in the order of the summaries.
+/// The sentences about each target's points, in the order of the summaries.
 pub(crate) fn of_each<'p, 'a>(
     points: &'p [PointSummary<'a>],
     says: impl Fn(&[&'p PointSummary<'a>]) -> Option<String>,
@@ -177,7 +177,7 @@ pub(crate) mod tests {
     use jostle_stats::fixtures::{Made, experiment, made, queue};
     use jostle_stats::summary::summarize;
 
-    /// What is printed below made runs.
+    /// The sentences below made runs.
     pub(super) trait Says {
         /// The closing sentence about a target.
         fn says(&self, target: &str) -> String;

@@ -16,14 +16,14 @@ use jostle_model::record::At;
 use jostle_stats::comparison::{self, Change, Compared, How};
 use jostle_stats::summary::{PointSummary, summarize};
 
-/// What there is to compare.
+/// The results to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// What BASE is called.
+    /// The name of BASE.
     pub base_name: &'a str,
     /// Its experiments.
     pub base: &'a [ResultSet],
-    /// What NEW is called.
+    /// The name of NEW.
     pub new_name: &'a str,
     /// Its experiments; None: two targets of BASE.
     pub new: Option<&'a [ResultSet]>,
@@ -37,18 +37,18 @@ pub struct Input<'a> {
     pub strict: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What BASE is.
+    /// The description of BASE.
     pub base: String,
-    /// What NEW is.
+    /// The description of NEW.
     pub new: String,
     /// The threshold.
     pub within: f64,
     /// Whether runs of a block are pairs, and no anchor is needed.
     pub paired: bool,
-    /// What differs in environment and plan, one sentence each.
+    /// Differences in environment and plan, one sentence each.
     pub context: Vec<String>,
     /// Each figure of each point in both, behind the number of its experiment
     /// in BASE, from 1.
@@ -68,21 +68,21 @@ pub enum CompareError {
     /// A name that no experiment has.
     #[error("{file} has no target `{target}`; its targets are: {there}")]
     NoTarget {
-        /// Which file.
+        /// The file's name.
         file: String,
         /// As typed.
         target: String,
-        /// What there is.
+        /// The targets that it has.
         there: String,
     },
     /// Different things were measured.
     #[error("{base} and {new} have no point in common{only}")]
     NothingInCommon {
-        /// Which file.
+        /// The name of the first file.
         base: String,
-        /// Which file.
+        /// The name of the second.
         new: String,
-        /// What each has, in words.
+        /// The targets of each, in words.
         only: String,
     },
 }
@@ -291,7 +291,7 @@ fn compared(
     })
 }
 
-/// What is said where a difference cannot be the program's.
+/// The reason where a difference cannot be the program's.
 const SAME_FILE: &str = "both are the same file";
 
 fn is_same_file(both: [(&ResultSet, &str); 2]) -> bool {

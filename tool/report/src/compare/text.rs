@@ -93,7 +93,7 @@ fn machine(row: &Compared) -> String {
     }
 }
 
-/// What the column A/A is; nothing where no row has it.
+/// The note on the column A/A; nothing where no row has it.
 pub(crate) fn floor_note(comparison: &Comparison) -> Option<&'static str> {
     let has = |(_, row): &(usize, Compared)| row.floor.is_some();
     let any = comparison.rows.iter().any(has);

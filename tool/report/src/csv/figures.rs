@@ -1,4 +1,4 @@
-//! What a run measured, as columns: the rows of the table of figures, and between them what the
+//! A run's measurements as columns: the rows of the table of figures, and between them what the
 //! data name (distributions, phases, counts, answers, errors).
 
 use crate::ResultSet;
@@ -300,7 +300,7 @@ const OPEN_LOOP: [(&str, &str); 4] = [
 
 type Part = fn(&Run) -> Option<&Distribution>;
 
-/// What other parts of a run hold.
+/// The distributions in other parts of a run.
 static OTHERS: &[(&str, Part)] = &[
     ("null_service", |run| {
         run.null.as_ref().map(|null| &null.service_ns)

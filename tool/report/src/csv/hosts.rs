@@ -1,4 +1,4 @@
-//! What each host did in a run, as figures of `--tidy`.
+//! The part of each host in a run, as figures of `--tidy`.
 
 use jostle_model::hosts::HostPart;
 

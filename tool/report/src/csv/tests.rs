@@ -1,4 +1,4 @@
-//! What stands in which column, of made-up results.
+//! The contents of each column, of made-up results.
 
 use super::*;
 use crate::made;

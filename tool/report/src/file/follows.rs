@@ -65,7 +65,7 @@ fn each(run: &Run) -> Option<f64> {
 /// The first that contradicts what it follows from, in words. A record without operations has
 /// left them out.
 pub(super) fn contradiction(run: &Run) -> Option<String> {
-    /// What other programs may round a number to.
+    /// The share by which other programs may round a number.
     const ROUNDED: f64 = 1e-6;
     let mut recorded = FOLLOWS.iter().filter(|_| run.operations > 0);
     recorded.find_map(|(name, of, from, follows)| {

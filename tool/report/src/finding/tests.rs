@@ -134,7 +134,7 @@ fn a_single_target_is_told_by_what_it_does() {
     );
 }
 
-/// What it begins with would hide the jump.
+/// A title by the first value would hide the jump.
 #[test]
 fn a_sweep_of_connections_has_its_own_sentence() {
     assert_eq!(of(&made::connections()), [""; 0]);

@@ -13,7 +13,7 @@ fn the_same_for_a_page() {
     insta::assert_snapshot!(markdown::render(&[made::hosts()]));
 }
 
-/// What stands in the cells (`td`, or `th`) of all rows of all tables of a page.
+/// The texts of the cells (`td`, or `th`) of all rows of all tables of a page.
 fn cells(page: &str, kind: &str) -> Vec<Vec<String>> {
     let (opens, closes) = (format!("<{kind}"), format!("</{kind}>"));
     let of_row = |row: &str| {

@@ -1,4 +1,4 @@
-//! What a figure is worth without: the environment, what the tool costs, and
+//! The context that a figure is worth nothing without: the environment, what the tool costs, and
 //! the plan that makes it again.
 
 use super::conclusion::is_all_invalid;

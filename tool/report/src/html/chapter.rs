@@ -1,5 +1,5 @@
-//! Which experiments are drawn together: a chapter for each workload, its swept
-//! axis, and the series in it.
+//! The experiments drawn together: a chapter for each workload, its swept axis, and the series in
+//! it.
 
 use super::chart::Style;
 use super::labels::labels;
@@ -23,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Chapter<'a> {
     /// The verb.
     pub workload: Workload,
-    /// Which of the sets belong to it.
+    /// The sets that belong to it, by index.
     pub sets: Vec<usize>,
-    /// What tells each of them from the others; empty of one alone.
+    /// The differences of each of them from the others; empty of one alone.
     pub labels: Vec<String>,
-    /// What is swept, by its name in `at`.
+    /// The swept value, by its name in `at`.
     pub swept: String,
     /// In the order of sets and targets.
     pub series: Vec<Series<'a>>,
@@ -35,12 +35,12 @@ pub(crate) struct Chapter<'a> {
     pub lead: &'static str,
 }
 
-/// What one line of a figure shows.
+/// The data of one line of a figure.
 #[derive(Debug)]
 pub(crate) struct Series<'a> {
     /// Position in the chapter.
     pub index: usize,
-    /// Which of the chapter's experiments it belongs to.
+    /// The chapter's experiment that it belongs to, by index.
     pub set: usize,
     /// How it is drawn everywhere.
     pub style: Style,
@@ -48,8 +48,8 @@ pub(crate) struct Series<'a> {
     pub label: String,
     /// How many swept values are parts of its label, behind the target.
     beside: usize,
-    /// The same without what all series of the chapter have in common, for labels
-    /// within drawings.
+    /// The label without the parts that all series of the chapter share, for labels within
+    /// drawings.
     pub short: String,
     /// The target as typed.
     pub target: &'a str,
@@ -328,7 +328,7 @@ fn few(name: &str, value: u64) -> String {
 }
 
 impl Chapter<'_> {
-    /// What the horizontal axis counts.
+    /// The quantity on the horizontal axis.
     pub(super) fn swept_words(&self) -> String {
         match (self.swept.as_str(), self.workload) {
             ("operations", _) => "operations of each worker".to_owned(),
@@ -346,7 +346,7 @@ impl Chapter<'_> {
         format!("{value} {}", few(&self.swept, x as u64))
     }
 
-    /// What an operation is called.
+    /// The noun for an operation.
     pub(super) fn noun(&self) -> &'static str {
         self.workload.facts().drawn
     }

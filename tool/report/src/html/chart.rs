@@ -11,7 +11,7 @@ use super::scale::{Axis, Both, Scale, cut};
 use super::strokes::{Path, across, apart, other, place, x_ticks, y_ticks};
 use maud::{Markup, html};
 
-/// What text needs in a drawing.
+/// The space that text needs in a drawing.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Pixels from one line of text to the next.
@@ -134,7 +134,7 @@ pub(super) struct Mark {
     pub look: Look,
     /// Swept value and figure, the latter as recorded.
     pub at: (f64, f64),
-    /// What it tells: the number of a row of the figure's table, or a text.
+    /// The hover text: the number of a row of the figure's table, or a text.
     pub says: String,
 }
 
@@ -215,7 +215,7 @@ pub(super) fn frame(size: Size, longest_label: usize) -> ([f64; 2], [f64; 2]) {
     frame_below(size, longest_label, 0)
 }
 
-/// The same below so many rows of [`Chart::tag`]s.
+/// The axes below so many rows of [`Chart::tag`]s.
 pub(super) fn frame_below(size: Size, longest_label: usize, rows: usize) -> ([f64; 2], [f64; 2]) {
     let room = room(size);
     let right = match longest_label.min(room.letters) {
@@ -310,7 +310,7 @@ impl Chart {
         self.telling(class, dashes, points, &[]);
     }
 
-    /// The same of points each of which tells something.
+    /// A line through these points, each of which has a hover text.
     pub(super) fn telling(
         &mut self,
         class: &str,
@@ -326,7 +326,7 @@ impl Chart {
         }
     }
 
-    /// The same without vertices that a straight piece shows on every scale.
+    /// A line without vertices that a straight piece shows on every scale.
     pub(super) fn curve(&mut self, class: &str, points: &[(f64, f64)]) {
         let places: Vec<(Both, Both)> = points.iter().map(|p| self.at(*p, 0.0)).collect();
         let mut kept = vec![0];

@@ -1,5 +1,5 @@
-//! What a page begins with: the closing sentences of the console, the verdict in a
-//! word, and what was compared, when and where.
+//! The head of a page: the closing sentences of the console, the verdict in a word, and what was
+//! compared, when and where.
 
 use super::chapter::Chapter;
 use crate::ResultSet;
@@ -39,9 +39,9 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
     }
 }
 
-/// What was found in one experiment: the first finding or, where nothing is ranked, the
-/// first clause of what is said of the first target. None of several experiments, and of
-/// points that are all INVALID.
+/// The finding of one experiment: the first finding or, where nothing is ranked, the first clause
+/// of what is said of the first target. None of several experiments, and of points that are all
+/// INVALID.
 pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
     let ([set], [page]) = (sets, pages) else {
         return None;
@@ -108,15 +108,15 @@ pub(super) fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
     }
 }
 
-/// What struck, in the order of the points.
+/// The faults, in the order of the points.
 fn faults(chapter: &Chapter<'_>) -> Vec<String> {
     let spots = chapter.series.iter().flat_map(|series| &series.spots);
     let faults = spots.filter_map(|spot| spot.point.at.fault);
     each_once(faults.map(|fault| fault.to_string()))
 }
 
-/// What the console prints below its table, in its order.
-/// `alone`, its first finding is the title already.
+/// The sentences that the console prints below its table, in its order. `alone`, its first finding
+/// is the title already.
 fn of_set(
     chapter: &Chapter<'_>,
     (of, alone): (&str, bool),
@@ -152,8 +152,8 @@ fn next(page: &Page) -> Markup {
     html! { p.next { "Next: " code { (words(&page.next)) } } }
 }
 
-/// What to take away of each target, then how its figures grow. What is of no target is
-/// a paragraph.
+/// The conclusion about each target, then how its figures grow. What is of no target is a
+/// paragraph.
 fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
     let all = || page.sentences.iter().chain(&page.growth);
     let targets = all().map(|(target, _)| target.as_str());
@@ -238,7 +238,7 @@ fn words(command: &str) -> Markup {
     broken_between_words(command, |_| true)
 }
 
-/// The same for a sentence with options in it.
+/// A sentence that breaks only before its options and between words.
 fn prose(sentence: &str) -> Markup {
     broken_between_words(sentence, |word| {
         word.trim_start_matches(['(', '`']).starts_with('-')

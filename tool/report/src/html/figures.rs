@@ -1,5 +1,5 @@
-//! What is drawn of a chapter: groups of figures, each with the table of its
-//! data. What was not measured has no figure.
+//! The drawings of a chapter: groups of figures, each with the table of its data. What was not
+//! measured has no figure.
 //!
 //! A new figure over the sweep has a title in its row of `jostle_stats::figures`, a new
 //! distribution a line in `SPREADS` (bands.rs).
@@ -41,13 +41,13 @@ pub(super) struct Group {
 /// One figure: a drawing, or one for each series, and its data.
 #[derive(Debug)]
 pub(crate) struct Drawing {
-    /// What it shows.
+    /// The title above it.
     pub title: String,
-    /// What a reader has to know to read it.
+    /// The note that a reader needs to read it.
     pub note: String,
     /// Without any, the note says it all.
     pub charts: Vec<Panel>,
-    /// The same as figures.
+    /// The drawn values as figures.
     pub data: Data,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Panel {
     pub size: Size,
     /// Of small multiples: which series it is.
     pub label: Option<String>,
-    /// The same with its line and mark.
+    /// The series with its line and mark.
     pub caption: Option<Markup>,
     /// The SVG.
     pub drawing: Markup,
@@ -152,7 +152,7 @@ fn both(mut first: Vec<Drawing>, second: Vec<Drawing>) -> Vec<Drawing> {
     first
 }
 
-/// What a figure is about.
+/// A figure's subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Cost,
@@ -242,10 +242,10 @@ fn x_title(chapter: &Chapter<'_>) -> String {
     }
 }
 
-/// What is known of spots, by their numbers.
+/// Values of spots, by the spots' numbers.
 type Known<T> = BTreeMap<usize, T>;
 
-/// What there is to know of the spots of a chapter whose figures may be shown.
+/// Values of the spots of a chapter whose figures may be shown.
 fn known<T>(chapter: &Chapter<'_>, of: impl Fn(&Spot<'_>) -> Option<T>) -> Known<T> {
     let spots = chapter.series.iter().flat_map(|series| &series.spots);
     let usable = spots.filter(|spot| spot.usable());
@@ -302,7 +302,7 @@ fn beside(chapter: &Chapter<'_>, series: &Series<'_>) -> f64 {
     }
 }
 
-/// What speaks against the figures of a point.
+/// Doubts about the figures of a point.
 pub(super) fn doubts(spot: &Spot<'_>) -> String {
     let reasons = spot.point.verdict.reasons.iter();
     let reasons: Vec<String> = reasons
@@ -368,8 +368,8 @@ fn verdict_cell(spot: &Spot<'_>) -> Cell {
     Cell::text(spot.point.verdict.is.to_string())
 }
 
-/// Which points have neighbours without a value on both sides: no line through neighbours
-/// would show them.
+/// The points whose neighbours on both sides have no value: no line through neighbours would show
+/// them.
 fn lone(points: &[(f64, Option<f64>)]) -> impl Iterator<Item = usize> {
     let has = |at: usize| points.get(at).is_some_and(|(_, value)| value.is_some());
     let alone = move |at: &usize| has(*at) && !has(at + 1) && (*at == 0 || !has(at - 1));

@@ -54,7 +54,7 @@ fn run(watched: &Watched) -> Markup {
     }
 }
 
-/// What was watched over the time of the run, in the order of the page.
+/// The figures watched over the time of the run, in the order of the page.
 pub(super) fn figures(watched: &Watched) -> Vec<Drawing> {
     let figures = [
         ("Busiest threads", Unit::Share, busy(watched)),

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 /// Facts that differ between two starts on the same machine, and so are no difference.
 const NOISE: [&str; 3] = ["memory_available_bytes", "steal_share_since_boot", "seed"];
 
-/// What a reader looks for first. Other facts follow, those of [`LAST`] at the
-/// end.
+/// The facts that a reader looks for first. Other facts follow, those of [`LAST`] at the end.
 const FIRST: [&str; 7] = [
     "kernel",
     "file_systems",

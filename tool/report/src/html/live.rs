@@ -65,8 +65,8 @@ pub fn page(nonce: &str) -> String {
     page.into_string()
 }
 
-/// What the page of `--html` has above its figures: the table of finished points with
-/// verdicts and sentences.
+/// The part of the page of `--html` above its figures: the table of finished points with verdicts
+/// and sentences.
 pub fn results(sets: &[ResultSet]) -> String {
     let chapters = chapters(sets);
     let pages = pages(sets);

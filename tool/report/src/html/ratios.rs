@@ -25,7 +25,7 @@ const LETTERS: usize = 23;
 /// Pixels between two ticks, at least.
 const APART: f64 = 46.0;
 
-/// What a figure of ratios may be labelled with, from 1 outwards.
+/// The labels that a figure of ratios may have, from 1 outwards.
 const TICKS: [f64; 17] = [
     1.0, 0.5, 2.0, 0.2, 5.0, 0.1, 10.0, 0.8, 1.25, 0.9, 1.1, 0.95, 1.05, 0.01, 100.0, 0.7, 1.5,
 ];
@@ -187,7 +187,7 @@ fn look(said: Change) -> (&'static str, &'static str) {
     }
 }
 
-/// What a row is called: its targets, where they stand, and the figure.
+/// The name of a row: its targets, where they stand, and the figure.
 pub(super) fn name(row: &Compared, one_target: bool, one_figure: bool) -> String {
     let mut parts = Vec::new();
     if !one_target || place(row.at).is_empty() {

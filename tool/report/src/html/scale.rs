@@ -7,7 +7,7 @@ use super::units::{Unit, compact};
 
 /// Pixels between two labels beside the vertical axis, at least.
 const APART_Y: f64 = 34.0;
-/// The same below the horizontal axis, by the width of the longest label.
+/// Below the horizontal axis: pixels of each letter of the longest label, and between labels.
 const LETTER: f64 = 9.2;
 const BETWEEN: f64 = 8.0;
 /// Pixels that a logarithmic axis keeps apart for 0, which has no logarithm.
@@ -26,7 +26,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// The same on both.
+    /// One place on both scales.
     pub(super) fn same(at: f64) -> Both {
         Both {
             log: at,

@@ -55,7 +55,7 @@ pub(super) fn joined(ticks: &[&Tick], mark: impl Fn(String) -> String) -> String
 /// A path in the making, each vertex at a place that both scales have.
 #[derive(Debug, Default)]
 pub(super) struct Path {
-    /// What kind of line it is, and its colour.
+    /// The class of the line, and its colour.
     pub class: String,
     /// Drawn at each vertex.
     pub stroke: &'static str,
@@ -67,7 +67,7 @@ pub(super) struct Path {
     /// Where each vertex stands on the other scale, across and up.
     other: [Vec<String>; 2],
     moves: [bool; 2],
-    /// What each vertex tells a reader who points at it; empty where none does.
+    /// The hover texts of the vertices; empty where none has one.
     pub says: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ fn page(sets: &[ResultSet]) -> String {
     html(sets)
 }
 
-/// What a reader sees of it, without marks of the markup.
+/// The page as a reader sees it, without marks of the markup.
 fn words(page: &str) -> String {
     let body = page.split("<body>").nth(1).unwrap();
     let body = body.split("<script>").next().unwrap();
@@ -27,8 +27,8 @@ fn words(page: &str) -> String {
         .replace("&quot;", "\"")
 }
 
-/// What the table of a figure has of one point, heading by heading; nothing where it has no
-/// figure, and only where a mark refers to the row.
+/// The row of a figure's table about one point, heading by heading; nothing where it has no figure,
+/// and only where a mark refers to the row.
 fn told(page: &str, title: &str, series: &str, swept: &str) -> Vec<(String, String)> {
     let figure = page
         .split("<figure")

@@ -4,7 +4,7 @@
 use crate::format::significant;
 use jostle_stats::figures::Figure;
 
-/// What a value is counted in.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unit {
     /// Times; a value of 1 is so many nanoseconds.

@@ -45,7 +45,7 @@ pub(crate) fn connections() -> ResultSet {
     finished(experiment, points)
 }
 
-/// The same with one source address and a range that ends in between.
+/// The sweep with one source address and a range that ends in between.
 pub(crate) fn exhausted() -> ResultSet {
     let mut set = connections();
     set.experiment.plan.sources = Some(List(vec![1]));

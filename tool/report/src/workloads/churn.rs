@@ -1,4 +1,4 @@
-//! What is shown of `churn`: what sessions cost that are opened for one lock each.
+//! `churn` in the formats for people: the cost of sessions that are opened for one lock each.
 
 use super::{Row, SERVER_CPU, THROUGHPUT};
 use crate::ResultSet;
@@ -59,7 +59,7 @@ static COLUMNS: &[Column] = &[
     server_cpu(["server", "us/lock"]),
 ];
 
-/// The same locks with sessions that are kept.
+/// Asks for these locks with sessions that are kept.
 fn question(set: &ResultSet, next: Plan) -> Step {
     let kept = Plan {
         targets: next.targets,

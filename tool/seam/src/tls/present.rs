@@ -141,7 +141,7 @@ impl Tls {
         shaken.map_err(|error| failed(place, &error))
     }
 
-    /// What a server of this name has to prove.
+    /// The proof that a server of this name has to give.
     ///
     /// # Errors
     /// In words for the user.
@@ -248,12 +248,12 @@ fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
     )))
 }
 
-/// What encrypts the connections of the HTTP client where a URL asks for it.
+/// The TLS of the HTTP client's connections where a URL asks for it.
 pub fn connector() -> RustlsConnector {
     RustlsConnector::default()
 }
 
-/// What TLS says against the server, if that is the cause of a failed request.
+/// TLS's objection to the server, if that is the cause of a failed request.
 pub fn refusal(error: &ureq::Error) -> Option<String> {
     match error {
         ureq::Error::Rustls(error) => Some(told(error)),
@@ -262,13 +262,13 @@ pub fn refusal(error: &ureq::Error) -> Option<String> {
     }
 }
 
-/// The same of a failed call.
+/// TLS's objection, if that is the cause of a failed call.
 pub fn cause(error: &io::Error) -> Option<String> {
     let inner = error.get_ref()?;
     inner.downcast_ref().map(told)
 }
 
-/// What is wrong, and what to do about it.
+/// The problem, and its remedy.
 fn told(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {

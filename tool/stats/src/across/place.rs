@@ -16,7 +16,7 @@ pub struct Reading {
     pub within_ns: u64,
 }
 
-/// What is known of a host's clock.
+/// The known bounds of a host's clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clock {
     readings: Vec<Reading>,
@@ -95,7 +95,7 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub key: u32,
-    /// Which of the logs.
+    /// The log's index.
     pub host: usize,
     pub worker: u32,
     /// By the host's own clock: grant and release.

@@ -11,7 +11,7 @@ const START: u64 = 20_000_000_000;
 struct Hosts {
     /// By how much each clock is ahead at the start, in truth.
     ahead_ns: Vec<i64>,
-    /// What all but the first gain while the common clock takes a second.
+    /// The gain of all but the first while the common clock takes a second.
     gains_ns: i64,
     clocks: Vec<Clock>,
     grants: Vec<Vec<Grant>>,
@@ -282,7 +282,7 @@ fn working(clocks: &[(i64, u64, i64)], seed: u64, gap: u64, tokens: bool) -> Hos
     hosts
 }
 
-/// What `judge` does, in the plainest way.
+/// `judge` in the plainest way: every pair of grants.
 fn by_all_pairs(hosts: &Hosts) -> (u64, u64) {
     let place = |host: usize, at| hosts.clocks[host].place(at);
     let all: Vec<_> = (0..hosts.grants.len())

@@ -49,7 +49,7 @@ fn repeated(grants: &[Placed], order: &[(u64, usize)]) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The same, by who it was.
+/// Splits the order by owner.
 fn by(order: &[(u64, usize)], who: impl Fn(usize) -> (usize, u32)) -> Vec<Vec<(u64, usize)>> {
     let mut sorted = order.to_vec();
     sorted.sort_by_key(|(_, at)| who(*at));

@@ -1,4 +1,4 @@
-//! What the looks of one host at one run show, as the tests of the table ask for it.
+//! Evidence from the looks of one host at one run, as the tests of the table ask for it.
 
 use jostle_model::record::{Came, Look, LookedAt, Process, Sign, When, sign};
 
@@ -31,13 +31,13 @@ impl<'a> Facts<'a> {
         self.0.iter().copied().filter(of_kind)
     }
 
-    /// What the last look of a kind showed.
+    /// A sign from the last look of a kind.
     fn last(&self, at: LookedAt, when: When, name: &str) -> Option<&'a Sign> {
         self.looks(at, when).next_back()?.signs.get(name)
     }
 
-    /// What the server said before the first worker, and after the last; or what its control
-    /// group counted.
+    /// A sign before the first worker and after the last, from the server or from its control
+    /// group.
     fn both(&self, name: &str) -> Option<[&'a Sign; 2]> {
         let of = |when| {
             let said = self.last(LookedAt::Server, when, name);
@@ -158,7 +158,7 @@ impl<'a> Facts<'a> {
         number(self.last(LookedAt::Server, When::After, name)?)
     }
 
-    /// What the worker showed whose call failed first.
+    /// A sign from the worker whose call failed first.
     pub(super) fn worker(&self, name: &str) -> Option<&'a Sign> {
         self.last(LookedAt::Worker, When::Failed, name)
     }
@@ -171,7 +171,7 @@ impl<'a> Facts<'a> {
         flag(self.worker(name)?)
     }
 
-    /// What the record of the run has.
+    /// A sign from the record of the run.
     pub(super) fn run(&self, name: &str) -> Option<&'a Sign> {
         self.last(LookedAt::Run, When::After, name)
     }

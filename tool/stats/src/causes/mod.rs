@@ -20,7 +20,7 @@ use jostle_model::record::{Came, Causes, Look, LookedAt, Run, Sign, Signs, When,
 /// A question to the looks of a run; None if they do not answer it.
 #[derive(Debug)]
 pub struct Test {
-    /// What is so if the answer is yes.
+    /// The statement that holds if the answer is yes.
     pub words: &'static str,
     /// The answer.
     pub of: fn(&Facts<'_>) -> Option<bool>,
@@ -31,11 +31,11 @@ pub struct Test {
 pub struct Cause {
     /// Its name, in cases and docs.
     pub name: &'static str,
-    /// What must have been seen.
+    /// Tests that must all have answered yes.
     pub needs: &'static [&'static Test],
-    /// What shows that it is something else.
+    /// Tests that show another cause.
     pub refuted: &'static [&'static Test],
-    /// What leaves it possible, and no more.
+    /// Tests that leave it possible, and no more.
     pub doubted: &'static [&'static Test],
     /// The checks whose reasons it explains.
     pub explains: &'static [&'static str],
@@ -46,7 +46,7 @@ pub struct Cause {
     pub may: &'static str,
     /// Said only where no other cause is certain.
     pub alone: bool,
-    /// What it must not be taken for.
+    /// Causes that look alike.
     pub rivals: &'static str,
 }
 
@@ -90,7 +90,7 @@ impl Cause {
     }
 }
 
-/// What these rows show of the causes that explain a check.
+/// The causes of these rows that explain a check, with how well each is shown.
 pub fn shown<'r>(rows: &'r [Cause], check: &str, facts: &Facts<'_>) -> Vec<(&'r Cause, Shown)> {
     let explain = rows.iter().filter(|row| row.explains.contains(&check));
     let mut shown: Vec<_> = explain.map(|row| (row, row.shown(facts))).collect();
@@ -101,7 +101,7 @@ pub fn shown<'r>(rows: &'r [Cause], check: &str, facts: &Facts<'_>) -> Vec<(&'r 
     shown
 }
 
-/// What explains the reasons of a check, by the looks of one host at one run.
+/// The causes that explain the reasons of a check, by the looks of one host at one run.
 pub fn judge(check: &str, looks: &[Look]) -> Causes {
     let facts = Facts::of(looks);
     let mut causes = Causes::default();
@@ -143,8 +143,8 @@ fn of_what(at: LookedAt) -> &'static str {
     }
 }
 
-/// What explains a reason of this check in one of its runs: by its looks, or as the older
-/// version that wrote the record worded it.
+/// The causes of a reason of this check in one of its runs: by its looks, or as the older version
+/// that wrote the record worded it.
 pub fn of_run(check: &str, run: &Run, evidence: &Evidence<'_>) -> Causes {
     let mut all = run.around.causes.as_deref().cloned().unwrap_or_default();
     let looks = &run.around.looks;

@@ -164,7 +164,7 @@ tests! {
     HAS_CLIENTS: "its list of clients has others than ours", |f| f.has_clients();
 }
 
-/// What most rows have.
+/// The values that most rows share.
 const ROW: Cause = Cause {
     name: "",
     needs: &[],

@@ -67,7 +67,7 @@ pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
     }
 }
 
-/// What an act took, median over runs; None where a file says that it took no time.
+/// The time of an act, median over runs; None where a file says that it took no time.
 pub fn level(part: Part, runs: &[&Run]) -> Option<f64> {
     let each = runs.iter().filter_map(|run| part.of(&run.around.anchor?));
     median(each).filter(|ns| *ns > 0.0)

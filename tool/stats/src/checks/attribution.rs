@@ -34,8 +34,8 @@ pub static CHECK: Check = Check {
     judge: |_| None,
 };
 
-/// What a pair says of the point with fewer generators; None where they were not the
-/// limit.
+/// The reason that a pair gives against the point with fewer generators; None where they were not
+/// the limit.
 pub fn reason(plan: &Plan, pair: &Pair) -> Option<Reason> {
     let Pair {
         few, many, ratio, ..

@@ -40,7 +40,7 @@ fn explanation(check: &str, evidence: &Evidence<'_>) -> Causes {
     all
 }
 
-/// What stands behind the sentence of a reason.
+/// The clause about causes that follows the sentence of a reason.
 pub(super) fn clause(causes: Option<&Causes>) -> String {
     let Some(causes) = causes else {
         return String::new();

@@ -57,7 +57,7 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Run]) -> Vec<Reason> {
     reasons
 }
 
-/// What a check reports of a host in half of the runs or more.
+/// A finding about one host in half of the runs or more.
 struct Flagged<'a> {
     host: &'a str,
     reason: Reason,

@@ -66,8 +66,8 @@ pub(super) fn failed_calls(run: &Run) -> u64 {
     of_calls(run).map(|(_, count)| count).sum()
 }
 
-/// What the first was, in the words of the system, of the server or of a user's program: of a
-/// run that broke off, or of the calls.
+/// The first error in the words of the system, of the server or of a user's program: of a run that
+/// broke off, or of the calls.
 fn words(evidence: &Evidence<'_>, broke_off: bool) -> String {
     let has = |run: &&&Run| run.around.errors.contains_key(BROKE_OFF) == broke_off;
     let mut runs = evidence.runs.iter().filter(has);

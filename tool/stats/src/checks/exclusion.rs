@@ -61,7 +61,7 @@ fn behind(evidence: &Evidence<'_>) -> Option<Found> {
     (behind > MOST).then(|| so_many(behind, said))
 }
 
-/// What only the logs of several hosts together show.
+/// Violations that only the logs of several hosts together show.
 fn across(evidence: &Evidence<'_>) -> Option<Found> {
     let logs: Vec<&Across> = evidence
         .exclusions()

@@ -67,7 +67,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     Some(found.seen(what.to_owned()).remedy(more(evidence, fewest)))
 }
 
-/// What is enough, at the same rate.
+/// The remedy that gives enough operations at the same rate.
 fn more(evidence: &Evidence<'_>, fewest: &Run) -> Option<Remedy> {
     let each = LEAST.div_ceil(fewest.at.workers.unwrap_or(1).max(1));
     let workload = evidence.experiment.plan.workload;

@@ -219,7 +219,7 @@ fn is_elsewhere(run: &Run, still_s: f64, evidence: &Evidence<'_>) -> bool {
     !run.around.deaths.is_empty() || failed || (waited && !is_explained(run, evidence))
 }
 
-/// What an owner does between two acquisitions, by the plan.
+/// An owner's time between two acquisitions, by the plan.
 fn turn_s(plan: &Plan) -> f64 {
     let span_s = |busy: Option<Busy>| busy.map_or(0.0, |busy| busy.span().as_secs_f64());
     span_s(plan.hold) + span_s(plan.idle)
@@ -231,7 +231,7 @@ fn is_explained(run: &Run, evidence: &Evidence<'_>) -> bool {
     !causes.found.is_empty()
 }
 
-/// What is left where nothing outside the lock explains a standstill for certain.
+/// The remaining explanation where nothing outside the lock explains a standstill for certain.
 fn why_still(evidence: &Evidence<'_>) -> &'static str {
     match evidence.runs.iter().any(|run| is_explained(run, evidence)) {
         true => "",
@@ -297,7 +297,7 @@ pub struct Free {
     longest_s: f64,
     /// Between two owners.
     us: f64,
-    /// The same in wake-ups.
+    /// That time in wake-ups.
     wake_ups: f64,
 }
 

@@ -62,7 +62,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     Some(found.seen(seen).remedy(Remedy::Again))
 }
 
-/// What a run shows, and in words.
+/// A run's finding, and its words.
 fn finding(run: &Run) -> Option<(Found, String)> {
     let found = run.around.interference.as_deref()?;
     let claims = &[Claim::Absolute, Claim::Distribution];
@@ -131,7 +131,7 @@ fn tracers(found: &Interference) -> Option<(usize, String)> {
     named(&found.tracers, programs).or_else(|| named(&found.traced, "was switched on in tracefs"))
 }
 
-/// What the anchor says, where the session has runs of both kinds.
+/// The anchor's comparison, where the session has runs of both kinds.
 fn slower(with: &[&Run], without: &[&Run]) -> String {
     let ratio = |part| Some(level(part, with)? / level(part, without)?);
     match (ratio(Part::Call), ratio(Part::Step)) {

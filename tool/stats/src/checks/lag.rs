@@ -187,7 +187,7 @@ fn sent_late(evidence: &Evidence<'_>) -> Option<f64> {
     at_tail(evidence, |runs| pooled(runs, "generator_lag_ns"))
 }
 
-/// What the canary was late by, in nanoseconds.
+/// The canary's lateness in nanoseconds.
 fn canary_late(evidence: &Evidence<'_>) -> f64 {
     at_tail(evidence, |runs| pooled(runs, "canary_lag_ns")).unwrap_or(0.0)
 }

@@ -58,10 +58,10 @@ pub mod together;
 mod trending;
 pub mod unchecked;
 
-/// What a check may look at.
+/// The data that a check may look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What was asked for, and where.
+    /// The plan, and where it ran.
     pub experiment: &'a Experiment,
     /// The runs of one (target, point), at least one.
     pub runs: &'a [&'a Run],
@@ -72,7 +72,7 @@ pub struct Evidence<'a> {
 pub struct Check {
     /// As it stands in a result file.
     pub name: &'static str,
-    /// What it asks, in one sentence.
+    /// Its question, in one sentence.
     pub asks: &'static str,
     /// The unit of what it measures and of its threshold.
     pub unit: &'static str,
@@ -83,7 +83,7 @@ pub struct Check {
     pub source: &'static str,
     /// Its known false negatives and false positives.
     pub fooled_by: &'static str,
-    /// What to do about it.
+    /// The advice to the user.
     pub advice: &'static str,
     /// The sentence of its reasons, without the remedy.
     pub words: fn(&Reason) -> String,
@@ -172,7 +172,7 @@ pub fn named(name: &str) -> Option<&'static Check> {
 /// For what a figure is mostly used beside ratios, which both sides of a pair may share.
 const BUT_RATIO: &[Claim] = &[Claim::Absolute, Claim::Distribution];
 
-/// What a check found; the fields of [`Reason`] that it decides for itself.
+/// A check's finding: the fields of [`Reason`] that it decides for itself.
 #[derive(Debug)]
 pub struct Found {
     is: Status,
@@ -227,7 +227,7 @@ impl Found {
         }
     }
 
-    /// What no number tells.
+    /// Adds evidence that no number tells.
     fn seen(self, seen: impl Into<Option<String>>) -> Found {
         Found {
             seen: seen.into(),
@@ -235,7 +235,7 @@ impl Found {
         }
     }
 
-    /// What would make the check pass.
+    /// Adds the option that would make the check pass.
     fn remedy(self, remedy: impl Into<Option<Remedy>>) -> Found {
         Found {
             remedy: remedy.into(),
@@ -245,7 +245,7 @@ impl Found {
 }
 
 impl Check {
-    /// What it says of runs, with its text; None if it finds nothing.
+    /// Its finding about runs, with its text; None if it finds nothing.
     pub fn look(&self, evidence: &Evidence<'_>) -> Option<Reason> {
         (self.judge)(evidence).map(|found| self.reason(found))
     }
@@ -286,12 +286,12 @@ pub fn with_text(mut reason: Reason) -> Reason {
     reason
 }
 
-/// What a reason measured; not a number where it has none.
+/// A reason's measured value; not a number where it has none.
 fn measured(reason: &Reason) -> f64 {
     reason.measured.unwrap_or(f64::NAN)
 }
 
-/// What a reason has beside its numbers.
+/// A reason's evidence beside its numbers.
 fn seen(reason: &Reason) -> String {
     reason.seen.clone().unwrap_or_default()
 }
@@ -327,7 +327,7 @@ impl<'a> Evidence<'a> {
         self.runs.iter().map(|run| figure(run)).sum()
     }
 
-    /// What the witness saw, in each run that had one.
+    /// The witness's report of each run that had one.
     fn exclusions(&self) -> impl Iterator<Item = &'a Exclusion> {
         self.each(|run| run.exclusion.as_ref())
     }

@@ -104,7 +104,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     })
 }
 
-/// What the figure would have been.
+/// Words for the bound on the undisturbed figure.
 fn bound_in_words(bound: Bound) -> String {
     let times = match (bound.low > 0.0, bound.high) {
         (false, None) => return "nothing bounds the undisturbed figure".to_owned(),

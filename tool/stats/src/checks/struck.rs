@@ -55,7 +55,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         .then(|| Found::suspect(&[Claim::Absolute], half, MOST).remedy(Remedy::wait_quiet()))
 }
 
-/// What was not as it should be when the fault struck.
+/// A condition that was not met when the fault struck.
 fn amiss(run: &Recovery) -> Option<String> {
     let before = |event: &&Event| event.at_ns < run.struck_at_ns;
     let did = |process: u64, what: What| {

@@ -1,5 +1,4 @@
-//! What the checks of trends have in common: their data and their words. No check by
-//! itself.
+//! Data and words that the checks of trends share. No check by itself.
 
 use super::{BUT_RATIO, Found, measured, percent, seen};
 use crate::trend::{self, Agreed};

@@ -79,7 +79,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
 /// Accounts that hold more CPU time than the machine's CPUs had: the keeper was kept from
 /// reading its clocks at the window's edges.
 fn impossible(run: &Run) -> Option<String> {
-    /// What the clocks of one CPU may be off at both edges: a tick of 100 a second each.
+    /// The most that the clocks of one CPU may be off at both edges: a tick of 100 a second each.
     const STEPS_S: f64 = 0.02;
     let accounts = harm::accounts(run)?;
     // Programs that were started for calls have used a part of theirs before.

@@ -29,7 +29,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What it takes, in nanoseconds; None of a line with a single CPU.
+    /// Its time, in nanoseconds; None of a line with a single CPU.
     pub fn of(self, anchor: &Anchor) -> Option<f64> {
         match self {
             Part::Step => Some(anchor.step_ns),
@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-/// What a figure may be made of.
+/// A mix of parts that a figure may be made of.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mix {
     /// The parts that may have a share.
@@ -58,11 +58,10 @@ pub(crate) struct Mix {
 /// frequency changes all parts alike, and does not count as another state.
 const SAME_STATE: f64 = 0.1;
 
-/// The same for lines, which scatter by a fifth between runs and change
-/// eightfold.
+/// That bound for lines, which scatter by a fifth between runs and change eightfold.
 const SAME_LINE: f64 = 0.4;
 
-/// What was found.
+/// The result of a comparison by anchors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Anchored {
     /// The middle of what the mixes give, and an interval that holds theirs.
@@ -74,7 +73,7 @@ pub struct Anchored {
     pub machine: [f64; 2],
 }
 
-/// What two sessions of one machine differ by although nothing changed that anchors see, on
+/// The difference between two sessions of one machine although nothing changed that anchors see, on
 /// either side of their interval.
 const SESSIONS: f64 = 0.02;
 

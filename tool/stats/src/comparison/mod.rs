@@ -49,7 +49,7 @@ pub struct Compared {
     pub new_target: String,
     /// The point.
     pub at: At,
-    /// What is compared.
+    /// The figure compared.
     pub figure: &'static Figure,
     /// Median over the runs of BASE.
     pub base: f64,
@@ -62,7 +62,7 @@ pub struct Compared {
     pub runs: [usize; 2],
     /// By how much two halves of one side's runs differ.
     pub floor: Option<f64>,
-    /// What the machine alone may have moved, between two sessions.
+    /// The change that the machine alone may explain, between two sessions.
     pub machine: Option<[f64; 2]>,
     /// The finding.
     pub said: Change,

@@ -1,4 +1,4 @@
-//! What one step shows, from the record of its run.
+//! The outcome of one step, from the record of its run.
 //!
 //! A goal is a share of the planned requests that may miss it, and a request without an answer
 //! misses it. A miss counts against the target only if it stands without the requests that were
@@ -57,8 +57,8 @@ pub(super) fn service_p50(run: &Run) -> Option<f64> {
     Some(pooled(&[run], "service_ns").quantile(0.5)? as f64)
 }
 
-/// What the run shows; None of one without requests. `idle_ns`: the median service time at the
-/// first load that was met.
+/// A run's outcome; None of one without requests. `idle_ns`: the median service time at the first
+/// load that was met.
 pub fn judge(objective: &Objective, run: &Run, idle_ns: Option<f64>) -> Option<Outcome> {
     let step = Judged::of(run, idle_ns)?;
     let mut void = None;

@@ -1,4 +1,4 @@
-//! Which curves the data allow, and which of those they cannot tell apart.
+//! The curves that the data allow, and those they cannot tell apart.
 
 use super::data::Data;
 use super::laws::{self, Law, Line};
@@ -16,7 +16,7 @@ pub(crate) const NOT_TOLD_APART: f64 = 6.0;
 /// A law, fitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {
-    /// Which.
+    /// The fitted law.
     pub law: Law,
     /// Its parameters.
     pub line: Line,

@@ -1,4 +1,4 @@
-//! What the fits see of a sweep: one level for each N, and how sure it is.
+//! The samples that the fits see of a sweep: one level for each N, and how sure it is.
 
 use super::Sample;
 use crate::intervals::{median, middle, sorted};

@@ -42,12 +42,12 @@ pub struct Sample {
     pub runs: Vec<(u32, f64)>,
 }
 
-/// What may be said.
+/// The conclusion that the data allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Nothing: too few N or runs, or too narrow a span.
     TooFew,
-    /// The same everywhere, within a tenth.
+    /// One level everywhere, within a tenth.
     Constant,
     /// One of the laws that the data allow.
     Laws,
@@ -92,7 +92,7 @@ pub struct Part {
     pub from: u64,
     /// Its largest N.
     pub to: u64,
-    /// What the data allow there; empty where no law fits.
+    /// The laws that the data allow there; empty where no law fits.
     pub laws: Vec<Fitted>,
     /// The figure at its largest N over that at its smallest.
     pub ratio: Option<Ratio>,
@@ -113,7 +113,7 @@ pub struct Growth {
     pub to: u64,
     /// The figure at the largest N over that at the smallest, by block.
     pub ratio: Option<Ratio>,
-    /// What may be said.
+    /// The conclusion over the whole sweep.
     pub finding: Finding,
     /// The laws that the data allow and cannot tell apart.
     pub laws: Vec<Fitted>,
@@ -121,12 +121,12 @@ pub struct Growth {
     pub power: Option<Power>,
     /// Where it bends.
     pub bends: Vec<Bend>,
-    /// What lies between.
+    /// The parts between changes.
     pub parts: Vec<Part>,
 }
 
-/// What samples of distinct N say. A figure that is no cost (zero, negative, not
-/// a number) makes them say nothing.
+/// The growth that samples of distinct N show. A figure that is no cost (zero, negative, not a
+/// number) makes them say nothing.
 pub fn growth(samples: &[Sample]) -> Growth {
     let mut samples = samples.to_vec();
     samples.sort_by_key(|sample| sample.n);

@@ -115,7 +115,7 @@ fn capital(text: &str) -> String {
     first.into_iter().chain(letters).chain(['.']).collect()
 }
 
-/// What follows the sentence of a throughput with a peak; empty without one.
+/// The addition to the sentence of a throughput with a peak; empty without one.
 pub fn peak(fit: &Fit) -> String {
     match (fit.peak, swept(fit)) {
         (Some(at), Some(swept)) => {
@@ -233,7 +233,7 @@ fn of_part(part: &FitPart) -> String {
     }
 }
 
-/// What is lacking, and what would do.
+/// The data that are missing, and a plan that would give them.
 fn too_few(fit: &Fit) -> String {
     let wide = fit.to as f64 / fit.from.max(1) as f64 >= LEAST_SPAN;
     let enough = fit.values >= LEAST_VALUES as u64 && wide;

@@ -13,12 +13,12 @@ use crate::judge::window::Window;
 use crate::ratio::{self, EQUAL_WITHIN, Outcome, Ratio};
 use jostle_model::judged::{Doubled, Limit, Output, Traffic, Watched};
 
-/// What pairs are settled by.
+/// One run of a pair, with the figures that settle it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Work for each second, in bytes and in connections; None where none was seen.
     carried_per_s: Option<[f64; 2]>,
-    /// The same by what the command printed.
+    /// Printed by the command; None where it printed no rate.
     printed_per_s: Option<f64>,
     /// Whether connections were opened for requests.
     reopens: bool,
@@ -87,8 +87,8 @@ pub fn is_open(doubled: &Doubled) -> bool {
     low <= most && high >= least && (low < least || high > most)
 }
 
-/// What the pairs show. None without one whole pair. `at_looks`: whether more pairs follow
-/// if these do not decide.
+/// The result of the pairs. None without one whole pair. `at_looks`: whether more pairs follow if
+/// these do not decide.
 pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Doubled> {
     let reopens = runs.iter().filter(|run| run.reopens).count() * 2 > runs.len();
     let is_seen = runs.iter().all(|run| run.carried_per_s.is_some());
@@ -157,7 +157,7 @@ pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Double
     })
 }
 
-/// What the runs of all pairs showed.
+/// Figures of the runs of all pairs.
 struct Seen {
     /// The generator's busiest thread, in runs with the load and with the doubled one.
     busy: [Option<f64>; 2],
@@ -165,7 +165,7 @@ struct Seen {
     is_timer: bool,
     is_generator: bool,
     is_held: bool,
-    /// What was doubled.
+    /// The part of the load that was doubled.
     what: String,
 }
 

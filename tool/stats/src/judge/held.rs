@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 /// CPUs of which a process that is held to one uses so many.
 const HELD: RangeInclusive<f64> = 0.9..=1.05;
 
-/// The same of a program with a lock that is known: it holds none while it is in a system call.
+/// The CPUs that a program with a known lock uses: it holds none while it is in a system call.
 /// Ruby's threads used 1.07 CPUs.
 const LOCKED: RangeInclusive<f64> = 0.9..=1.15;
 

@@ -1,5 +1,5 @@
-//! What the figures that the command printed are worth, beside the verdict: failures among
-//! them, and what the kernel saw of the same.
+//! The worth of the figures that the command printed, beside the verdict: failures among them, and
+//! what the kernel saw of the same.
 
 use super::words::{percent, seconds};
 use crate::fairness::is_uneven;
@@ -18,7 +18,7 @@ const MORE: f64 = 1.25;
 /// Share of the run for which the command may wait until its output is taken.
 const STALLED: f64 = 0.05;
 
-/// What a reader of the figures has to know, one sentence each.
+/// Warnings to a reader of the figures, one sentence each.
 pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
     let failed = output.results.iter().filter_map(failed);
     let traffic = watched.traffic.as_ref();
@@ -30,8 +30,7 @@ pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
         .collect()
 }
 
-/// What a reader of the figures has to know of the server, whatever was printed, one sentence
-/// each.
+/// Warnings about the server, whatever was printed, one sentence each.
 pub fn of_server(watched: &Watched) -> Vec<String> {
     let traffic = watched.traffic.as_ref();
     let of_traffic = traffic
@@ -59,7 +58,7 @@ fn missed(lookups: &Lookups) -> Option<String> {
     })
 }
 
-/// Which server is judged, where the command has several.
+/// A sentence naming the server that is judged, where the command has several.
 fn chosen(traffic: &Traffic) -> Option<String> {
     let other = traffic.others.iter().max_by_key(|peer| peer.bytes)?;
     let open = traffic.connections.iter().copied().fold(0.0, f64::max);

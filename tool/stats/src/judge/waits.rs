@@ -1,5 +1,5 @@
-//! What connections wait for beside CPUs: ports, timers of TCP, the accept queue, the
-//! server's workers, and the server's own server or disk.
+//! Waits of connections beside those for CPUs: ports, timers of TCP, the accept queue, the server's
+//! workers, and the server's own server or disk.
 //!
 //! Each share is one of the connections' time: how many of them waited, by how many there
 //! were. A look meets a wait in proportion to its length.
@@ -15,8 +15,8 @@ pub(super) const PORTS: f64 = 64.0;
 /// Share of the connections' time that decides.
 pub(super) const MOSTLY: f64 = 0.5;
 
-/// The same of connections that a full accept queue refused: each waits for a second, and the
-/// rest of their time is the work itself.
+/// The share that decides for connections that a full accept queue refused: each waits for a
+/// second, and the rest of their time is the work itself.
 pub(super) const REFUSED: f64 = 0.25;
 
 /// Share of the looks in which requests lie unread at a server that does not read. One with

@@ -245,7 +245,7 @@ pub(super) fn delayed(share: f64) -> String {
     )
 }
 
-/// What a full accept queue costs: the schedule of this kernel's SYNs.
+/// The cost of a full accept queue: the schedule of this kernel's SYNs.
 fn refusals(window: &Window<'_>) -> Option<String> {
     let network = window.watched.network.as_ref()?;
     let [overflows, again] =
@@ -442,7 +442,7 @@ pub(super) fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
     beside
 }
 
-/// What it means for the figures that the command printed.
+/// The consequence for the figures that the command printed.
 pub(super) fn meaning(limit: Limit, watched: &Watched) -> &'static str {
     match limit {
         Limit::Generator => {

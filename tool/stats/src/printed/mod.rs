@@ -1,4 +1,4 @@
-//! What load generators print: the figures in their text.
+//! Figures in the text that load generators print.
 //!
 //! A tool's format is data (`formats/TOOL.txt`): the lines of one result in their order, so
 //! that text of another version, or one that was cut, has no figures rather than wrong ones.
@@ -224,7 +224,7 @@ fn result(steps: &[Step<'_>], before: &[&str], lines: &[&str]) -> Option<(usize,
     Some((at, found))
 }
 
-/// What was read so far.
+/// The figures read so far.
 #[derive(Clone, Debug, Default)]
 struct Figures {
     numbers: BTreeMap<String, f64>,

@@ -17,10 +17,10 @@ const EXAMPLES: usize = 3;
 /// The process that the fault strikes, or whose service the fault strikes.
 const OWNER: u64 = 0;
 
-/// What was seen of one run.
+/// One run as the clients saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What struck.
+    /// The fault that struck.
     pub fault: Fault,
     /// Processes that waited.
     pub waiters: u64,
@@ -38,7 +38,7 @@ pub struct Seen<'a> {
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
     pub returned_ns: Option<u64>,
-    /// What was taken from the next owner and the service until then.
+    /// The time taken from the next owner and the service until then.
     pub delays: Option<Delays>,
     /// Whether nobody knows if the lock has a lease.
     pub may_lapse: bool,

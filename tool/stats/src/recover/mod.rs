@@ -13,7 +13,7 @@ use jostle_model::record::{Delays, Recovery, ToldBy};
 /// All runs of a target and fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// What struck.
+    /// The fault that struck.
     pub fault: Fault,
     /// Runs.
     pub runs: usize,
@@ -26,7 +26,7 @@ pub struct Summary {
     pub worst_ns: Option<f64>,
     /// The longest but for one run in a hundred; absent for fewer runs, or as above.
     pub nearly_all_ns: Option<f64>,
-    /// What was taken from the next owner and the service in the longest.
+    /// The time taken from the next owner and the service in the longest.
     pub worst_delays: Option<Delays>,
     /// Runs in which the lock stayed its owner's, and was handed on by its release.
     pub kept: usize,

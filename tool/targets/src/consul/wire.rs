@@ -66,7 +66,7 @@ enum Call {
     Check,
     /// That the key is ours no more.
     Give,
-    /// The same, since nobody wants it any more.
+    /// That the key is ours no more, since nobody wants it any more.
     GiveBack,
     /// A read whose answer is no longer awaited.
     Ignored,
@@ -95,7 +95,7 @@ impl Call {
 /// A request that was answered, and the answer's head and body.
 type Heard<'a> = (Call, Head, &'a [u8]);
 
-/// What an answer says of the key.
+/// The state of the key in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     /// Whose it is.
@@ -239,7 +239,7 @@ impl ConsulWire {
         self.due.first().map_or("GET kv", |call| call.name())
     }
 
-    /// What the answer to a request for the key says.
+    /// Reads the answer to a request for the key.
     fn seen(&self, head: &Head, body: &[u8]) -> Result<Seen, CallError> {
         let index = head.index.unwrap_or(0);
         if head.status == 404 {
@@ -263,7 +263,7 @@ impl ConsulWire {
         })
     }
 
-    /// What one answer means for the attempt; None where the next one tells.
+    /// Interprets one answer for the attempt; None where the next one tells.
     fn goes_on(
         &mut self,
         call: Call,
@@ -313,7 +313,7 @@ impl ConsulWire {
         Answer::Pending
     }
 
-    /// What the answer to a renewal says of the session.
+    /// Whether the session still exists, by the answer to a renewal.
     fn lives_on(&mut self, head: &Head, body: &[u8]) -> Result<bool, CallError> {
         if head.status == 404 {
             return Ok(false);
@@ -373,7 +373,7 @@ const LAPSED: CallError = CallError::saying(
     "the session was over before the lock was granted",
 );
 
-/// The same at the release.
+/// The session was gone at the release.
 const LOST: CallError = CallError::saying(
     "PUT kv?release",
     Errno::TIMEDOUT,

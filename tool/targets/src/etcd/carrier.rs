@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// As many of the first bytes are kept as tell protocols apart.
 const FIRST: usize = 8;
 
-/// What went over a connection.
+/// The bytes that went over a connection.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     /// Bytes of both directions.

@@ -10,7 +10,7 @@ const UNAVAILABLE: &str = "14";
 /// The type of HTTP/2's first frame, SETTINGS, and its place in the frame.
 const SETTINGS: (usize, u8) = (3, 4);
 
-/// What a record of TLS begins with that holds an alert.
+/// The beginning of a TLS record that holds an alert.
 const ALERT: [u8; 2] = [21, 3];
 
 /// Why a call came to nothing.
@@ -28,13 +28,13 @@ pub(super) enum Failure {
     /// The server cannot serve now; another one of its cluster may.
     #[error("{0}")]
     Unavailable(String),
-    /// What answers is no etcd with the API that we speak.
+    /// The answering server is no etcd with the API that we speak.
     #[error(
         "it does not speak version 3 of etcd's API: {0}; is this the client port of an etcd, of \
          version 3.1 or later?"
     )]
     Foreign(String),
-    /// What the server or the connection said.
+    /// The server's or the connection's own message.
     #[error("{0}")]
     Said(String),
 }
@@ -49,7 +49,7 @@ impl From<h2::Error> for Failure {
 }
 
 impl Failure {
-    /// The same, if the first bytes that the server sent are HTTP/2's; else what they tell.
+    /// This failure, if the first bytes that the server sent are HTTP/2's; else what they tell.
     #[must_use]
     pub(super) fn explained(self, first: &[u8]) -> Failure {
         let is_foreign = first

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// What a server of HTTP/2 answers to each call.
+/// The fake server's HTTP/2 answer to each call.
 pub(super) enum Says {
     /// A message of gRPC.
     Message(Vec<u8>),

@@ -51,7 +51,7 @@ pub(super) struct Channel {
     authority: String,
     /// Of a server that wants to know who asks.
     token: Option<String>,
-    /// The same socket, to learn whether it has ended.
+    /// The connection's socket, to learn whether it has ended.
     socket: OwnedFd,
     patience: Duration,
     calls: Cell<u64>,

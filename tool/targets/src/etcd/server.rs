@@ -40,7 +40,7 @@ pub(super) fn status(address: &Address, own: &Credentials) -> Result<StatusRespo
     }
 }
 
-/// What may be wrong with a server that does not even answer the first call.
+/// The possible causes where a server does not even answer the first call.
 fn unusable(address: &Address, failure: &Failure) -> SetupError {
     let SetupError(said) = told(address, failure);
     SetupError(match failure {

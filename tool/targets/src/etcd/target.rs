@@ -1,4 +1,4 @@
-//! What the workers share: servers, login and the names of locks.
+//! State that the workers share: servers, login and the names of locks.
 
 use super::launch::{Launch, PROGRAM};
 use super::messages::{DeleteRangeRequest, DeleteRangeResponse};

@@ -214,7 +214,7 @@ impl Drop for Line {
     }
 }
 
-/// What the system calls a wait that was over.
+/// The error for a wait that was over.
 fn late(timeout: NextTimeout) -> impl Fn(std::io::Error) -> Error {
     move |error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(timeout.reason),

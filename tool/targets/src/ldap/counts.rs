@@ -149,7 +149,7 @@ impl Log {
         })
     }
 
-    /// What was logged since it was opened.
+    /// The operations logged since it was opened.
     ///
     /// # Errors
     /// In words for the user.

@@ -10,7 +10,7 @@ use lber::structure::StructureTag;
 /// Deeper ones are nobody's, and reading them is recursive.
 const DEEPEST: usize = 50;
 
-/// Which entries a search asks for.
+/// The entries that a search asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     /// All of them (`&`), or one of them (`|`).
@@ -159,7 +159,7 @@ fn several(choice: u64, text: &str, deepest: usize) -> Result<(Filter, &str), St
     Ok((Filter::Several { choice, of }, rest))
 }
 
-/// What stands between innermost parentheses.
+/// Reads the text between innermost parentheses.
 fn item(text: &str) -> Result<Filter, String> {
     let wrong = || format!("`{text}` is not ATTRIBUTE=VALUE");
     let at = text.find('=').ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! What follows `ldap:`: where the server is, and what is searched there.
+//! The argument behind `ldap:`: where the server is, and what is searched there.
 //!
 //! `//HOST:PORT/BASE?FILTER`, or all parts of an LDAP URL (RFC 4516):
 //! `//HOST:PORT/BASE?ATTRIBUTES?SCOPE?FILTER`.
@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub host: String,
     /// The server's port.
     pub port: u16,
-    /// What every request asks.
+    /// The search of every request.
     pub search: Search,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Session {
     deadline: u64,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// How it ended.

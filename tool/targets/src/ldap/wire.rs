@@ -20,7 +20,7 @@ const REFERENCE: u64 = 19;
 const EXTENDED: u64 = 24;
 const INTERMEDIATE: u64 = 25;
 
-/// What every message begins with.
+/// The first byte of every message.
 const SEQUENCE_BYTE: u8 = 0x30;
 const INTEGER_BYTE: u8 = 0x02;
 const OCTETS_BYTE: u8 = 0x04;
@@ -42,20 +42,20 @@ pub(super) enum Scope {
     Subtree = 2,
 }
 
-/// What a search asks.
+/// A search request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Search {
     /// Where.
     pub base: Word,
     /// How deep.
     pub scope: Scope,
-    /// What of each entry; empty: everything that users may have put there.
+    /// The attributes of each entry; empty: everything that users may have put there.
     pub attributes: Vec<String>,
-    /// Which entries.
+    /// The condition for entries.
     pub filter: Filter,
 }
 
-/// What fills the places in the text of a search.
+/// The numbers that fill the places in the text of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Numbers {
     /// For `{n}`.
@@ -73,7 +73,7 @@ impl Numbers {
     }
 }
 
-/// What came back.
+/// A message from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// One that a search found, and where it stands in the input.
@@ -93,11 +93,11 @@ pub(super) enum Message {
 pub(super) struct Outcome {
     /// The result code; 0 is success.
     pub code: u32,
-    /// What the server says about it, if anything.
+    /// The server's comment, if any.
     pub said: String,
 }
 
-/// What came is not LDAP.
+/// Bytes that are not LDAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 

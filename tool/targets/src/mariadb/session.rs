@@ -110,7 +110,7 @@ fn refusal(payload: &[u8]) -> String {
     format!("{text} ({}){remedy}", number.unwrap_or_default())
 }
 
-/// What the server says first.
+/// The server's first message.
 #[derive(Debug, PartialEq)]
 struct Greeting {
     version: Option<f64>,

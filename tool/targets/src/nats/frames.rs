@@ -11,25 +11,25 @@ const LONGEST_LINE: usize = 1 << 16;
 /// Longest message that is waited for; ours are shorter by far.
 const LONGEST_MESSAGE: usize = 1 << 20;
 
-/// What the server sends.
+/// A frame from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// Published by somebody, or an answer.
     Message {
-        /// What it was published on.
+        /// The subject it was published on.
         subject: &'a [u8],
         /// Ours, by its number.
         subscription: &'a [u8],
         /// Lines, or nothing.
         head: &'a [u8],
-        /// What it says.
+        /// The payload.
         body: &'a [u8],
     },
     /// To be answered with PONG within minutes.
     Ping,
     /// The answer to our own.
     Pong,
-    /// What the server did not like.
+    /// The server's complaint.
     Error(&'a [u8]),
     /// News of the cluster.
     Other,

@@ -32,7 +32,7 @@ const GET: &str = "get";
 const UPDATE: &str = "update";
 const DELETE: &str = "delete";
 
-/// What an answer says of a key.
+/// The state of a key in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyAnswer {
     /// It has this message of ours.
@@ -76,20 +76,20 @@ pub struct NatsWire {
     owes_pong: bool,
 }
 
-/// What is awaited.
+/// The awaited answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.
     Idle,
     /// Whether the key is ours, in place of the message of this sequence, or of none.
     Taking(u64),
-    /// What the key has.
+    /// The state of the key.
     Looking,
     /// A release, until this time of `CLOCK_MONOTONIC`.
     Waiting(u64),
     /// That the key is deleted.
     Giving,
-    /// The same, since nobody wants it any more.
+    /// That the key is ours no more, since nobody wants it any more.
     GivingBack,
     /// That our value is written again.
     Keeping,
@@ -103,7 +103,7 @@ enum Step {
     /// In place of the message of this sequence.
     Take(u64),
     Look,
-    /// The same after a subscription, so that no release is missed.
+    /// [`Step::Look`] after a subscription, so that no release is missed.
     Subscribe,
     GiveBack,
 }
@@ -230,7 +230,7 @@ impl NatsWire {
         self.gives_up || self.limit.is_over()
     }
 
-    /// What an answer says of the key.
+    /// Reads the state of the key in an answer.
     fn meaning(
         &self,
         head: &[u8],
@@ -272,7 +272,7 @@ impl NatsWire {
         self.subscribed.then_some(Step::Look)
     }
 
-    /// What the answer to a request means for the attempt.
+    /// Interprets the answer to a request for the attempt.
     fn answered(&mut self, said: KeyAnswer) -> Result<Answer, CallError> {
         let late = self.is_late();
         let step = match (self.state, said) {
@@ -314,7 +314,7 @@ impl NatsWire {
         Ok(Answer::Pending)
     }
 
-    /// What the answer to the only request says of its key.
+    /// The state of the key in the answer to the only request.
     fn said(&mut self, reply: Reply<'_>, call: &'static str) -> Result<KeyAnswer, CallError> {
         match steps::released(self, reply, call)? {
             Frame::Message { head, body, .. } => self.meaning(head, body, call),

@@ -52,7 +52,7 @@ impl RequestLine {
     }
 }
 
-/// What an answer means.
+/// An answer's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply<'a> {
     /// `G`, with the fencing token if there is one.
@@ -85,7 +85,7 @@ impl Reply<'_> {
     }
 }
 
-/// What a lock says it can do.
+/// The capabilities that a lock declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
     /// `shared`: requests with mode `s`.

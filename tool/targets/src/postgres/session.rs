@@ -142,7 +142,7 @@ fn code(body: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(body.get(..4)?.try_into().ok()?))
 }
 
-/// What an authentication message wants.
+/// The codes of authentication messages.
 mod auth {
     pub(super) const OK: u32 = 0;
     pub(super) const CLEARTEXT: u32 = 3;
@@ -161,7 +161,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// What to answer; None when the session has begun.
+    /// The answer to send; None when the session has begun.
     fn answer(&mut self, messages: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let mut at = 0;
         loop {
@@ -249,7 +249,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What to do about a refusal.
+/// The remedy for a refusal.
 fn remedy(code: &str) -> &'static str {
     match code {
         "53300" => "; fewer workers (-w), or raise its max_connections",

@@ -1,6 +1,5 @@
-//! What a session and PostgreSQL say to each other once it has begun (protocol 3.0,
-//! extended queries): the six statements of the locks, and what ends with the server's
-//! being ready again.
+//! The exchange of a session with PostgreSQL once it has begun (protocol 3.0, extended queries):
+//! the six statements of the locks, and what ends with the server's being ready again.
 
 use super::session::{POOLED, Statement};
 use crate::names::Names;
@@ -15,7 +14,8 @@ pub(super) const POLL_NS: u64 = 50_000_000;
 /// The error class of a wait that lock_timeout ended (55P03, lock_not_available).
 const TOO_LATE: &[u8] = b"55P03";
 
-/// What set it, where this worker did not: postgresql.conf, the role or the database.
+/// The timeout that ended the wait was set elsewhere: in postgresql.conf, for the role or the
+/// database.
 const NOT_OURS: CallError = CallError::saying(
     "pg_advisory_lock",
     Errno::TIMEDOUT,
@@ -131,7 +131,7 @@ impl Wire for PostgresWire {
     }
 }
 
-/// What was not expected, and behind whose back it may have been said.
+/// The error for an unexpected reply, and behind whose back it may have been said.
 #[cold]
 fn strange(call: &'static str, reply: Reply<'_>) -> CallError {
     match reply {

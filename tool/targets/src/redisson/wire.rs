@@ -13,12 +13,12 @@ use jostle_sys::files::Errno;
 /// Published at a release.
 const FREE: &[u8] = b"0";
 
-/// What a lock's channel is called, before and after the lock's name.
+/// The name of a lock's channel, before and after the lock's name.
 const CHANNEL: [&[u8]; 2] = [b"redisson_lock__channel:{", b"}"];
 const CHANNEL_BYTES: usize = CHANNEL[0].len() + names::BYTES + CHANNEL[1].len();
 
-/// What the latch of a release is called, before and after the lock's name; a number of
-/// the release follows.
+/// The name of a release's latch, before and after the lock's name; a number of the release
+/// follows.
 const LATCH: [&[u8]; 2] = [b"redisson_unlock_latch:{", b"}:"];
 const LATCH_BYTES: usize = LATCH[0].len() + names::BYTES + LATCH[1].len() + 32;
 
@@ -40,7 +40,7 @@ pub struct Frame<'a> {
     pub reply: Reply<'a>,
 }
 
-/// What `input` begins with and the bytes it takes; None while it is not whole.
+/// The frame at the start of `input` and the bytes it takes; None while it is not whole.
 ///
 /// # Errors
 /// EPROTO in the name of `call` where it is none.
@@ -96,7 +96,7 @@ pub struct RedissonWire {
     unheeded: usize,
 }
 
-/// What is awaited.
+/// The awaited answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.
@@ -109,7 +109,7 @@ enum State {
     Waiting(u64),
     /// That the lock is not ours any more.
     Giving,
-    /// The same, since nobody wants it any more.
+    /// That the lock is not ours any more, since nobody wants it any more.
     GivingBack,
     /// Whether the lock is still ours.
     Keeping,

@@ -1,5 +1,5 @@
-//! What a process waits for, and who could end that: its threads at two looks a second apart, and
-//! those of whoever they wait for. Nothing is stopped.
+//! Waits of a process, and who could end them: its threads at two looks a second apart, and those
+//! of whoever they wait for. Nothing is stopped.
 //!
 //! A mutex of the C library names its owner in its memory, which is read on request alone. The
 //! owner is told where lock word, kind and a thread that lives agree at both looks.
@@ -20,7 +20,7 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// Processes that a chain is followed through.
 const AT_MOST: usize = 64;
 
-/// A thread.
+/// A thread: its process, and its own number.
 type Thread = (u32, u32);
 
 /// A thread that waits.
@@ -44,7 +44,7 @@ struct Shown {
     unseen: usize,
 }
 
-/// What the process waits for; `memory`: may its memory, and that of those it waits for, be read?
+/// The waits of the process; `memory`: may its memory, and that of those it waits for, be read?
 ///
 /// # Errors
 /// That there is no such process.

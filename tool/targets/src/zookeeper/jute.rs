@@ -94,7 +94,7 @@ pub struct Frame<'a> {
     pub zxid: i64,
     /// 0, or what failed.
     pub error: i32,
-    /// What follows.
+    /// The bytes behind the head.
     pub body: &'a [u8],
 }
 
@@ -144,7 +144,7 @@ pub(super) fn reply<'a>(
     Ok(Some((frame, length)))
 }
 
-/// What a frame holds, from its beginning on; None where it is too short.
+/// A frame's content, from its beginning on; None where it is too short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub &'a [u8]);
 

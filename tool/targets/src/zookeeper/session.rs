@@ -24,7 +24,7 @@ const AT_ONCE: usize = 500;
 /// A session's number, and the password that proves that it is ours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identity {
-    /// Which the server gave; 0: none yet.
+    /// The number that the server gave; 0: none yet.
     pub id: i64,
     pub password: [u8; 16],
 }
@@ -33,7 +33,7 @@ pub(super) struct Identity {
 #[derive(Debug)]
 pub(super) struct Session {
     client: Client,
-    /// Which it is.
+    /// Its number and password.
     pub identity: Identity,
     /// The session's timeout, after which the server ends a silent session: the requested
     /// time, within the server's bounds.
@@ -237,8 +237,8 @@ fn why(error: &CallError) -> String {
     }
 }
 
-/// What the server tells of itself in answer to the four letters `srvr`, which it takes
-/// unless its owner has forbidden them.
+/// The server's answer about itself to the four letters `srvr`, which it takes unless its owner has
+/// forbidden them.
 pub(super) fn told(server: &Address) -> Option<String> {
     let stream = server.connect().ok()?;
     stream.set_patience(Some(PATIENCE)).ok()?;

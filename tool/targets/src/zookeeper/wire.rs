@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Digits that the server appends to a sequential node's name.
 const DIGITS: usize = 10;
 
-/// What stands before them.
+/// The name before the digits.
 const MARK: &[u8] = b"lock-";
 
 /// Pings per session timeout. A server that answers none of them counts as gone.
@@ -49,8 +49,8 @@ pub struct ZookeeperWire {
     place: Option<Place>,
     /// Our node stands in the queue of `key`, and the attempt is not over.
     is_queued: bool,
-    /// What was asked for when the connection failed, and may have been done: [`State::Creating`]
-    /// or [`State::Releasing`].
+    /// The request under way when the connection failed, which may have been done:
+    /// [`State::Creating`] or [`State::Releasing`].
     doubt: Option<State>,
     xid: i32,
     state: State,
@@ -81,7 +81,7 @@ struct Node {
     sequence: u32,
 }
 
-/// What is awaited.
+/// The awaited answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.

@@ -1,5 +1,5 @@
-//! What every target in the table must do, by the capabilities that it
-//! declares; the specimens that are broken on purpose must fail.
+//! The duties of every target in the table, by the capabilities that it declares; the specimens
+//! that are broken on purpose must fail.
 //!
 //! Workers are threads or plain handles here. What takes real processes (the
 //! locks of POSIX between workers, the death of an owner) is tested where

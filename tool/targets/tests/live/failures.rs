@@ -1,6 +1,6 @@
-//! What a lock is worth when what it rests on goes: an eviction, a connection that a proxy
-//! drops, a file that is unlinked, a descriptor that is closed. In each case a second
-//! owner comes in, or the first one is told, as tool/docs/services-limits.md states.
+//! The worth of a lock when what it rests on goes: an eviction, a connection that a proxy drops, a
+//! file that is unlinked, a descriptor that is closed. In each case a second owner comes in, or the
+//! first one is told, as tool/docs/services-limits.md states.
 
 use crate::looks::{ask, causes};
 use jostle_model::record::{Causes, When};
@@ -31,7 +31,7 @@ fn with<T: Target>(argument: &str, check: impl FnOnce(T)) {
     leased(argument, None, check);
 }
 
-/// The same with a lease of so long, where the target has one.
+/// A target with this argument and a lease of so long, where the target has one.
 fn leased<T: Target>(argument: &str, lease: Option<Duration>, check: impl FnOnce(T)) {
     let place = tempfile::tempdir().unwrap();
     let ledger = Ledger::create_in(place.path()).unwrap();
@@ -299,7 +299,7 @@ fn administrator(server: &Launched) -> Client {
     client
 }
 
-/// The same locks on both, whatever the recipe; `fail_over` comes between.
+/// Two owners of one lock, one on each server, whatever the recipe; `fail_over` comes between.
 fn two_own_after<T: Target>(servers: &[Launched; 2], fail_over: impl FnOnce()) {
     let place = tempfile::tempdir().unwrap();
     let ledger = Ledger::create_in(place.path()).unwrap();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use Mode::Exclusive;
 
-/// What etcd and ZooKeeper grant beside others, and the shortest that memcached can renew.
+/// A lease that etcd and ZooKeeper grant as long as others do, and the shortest that memcached can
+/// renew.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Within which a lock is free whose owner did not renew it, on any machine: ZooKeeper looks

@@ -34,7 +34,7 @@ fn slapd() -> MutexGuard<'static, Slapd> {
     slapd.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a test may choose beside the place.
+/// The choices of a test beside the place.
 #[derive(Default)]
 struct Choice<'a> {
     connection: Option<Connection>,
@@ -232,7 +232,7 @@ fn the_log_of_the_server_counts_what_the_monitor_counts() {
     });
 }
 
-/// What one request comes to on a server that does with each connection as told.
+/// The error of one request on a server that does with each connection as told.
 fn on(serve: fn(TcpStream), timeout: Duration) -> CallError {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let typed = format!("ldap://{}/dc=x?(a=1)", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! What the table of causes makes of what a server says about itself.
+//! The causes that the table finds from a server's own reports.
 
 use jostle_model::record::{Came, Causes, Look, LookedAt, When};
 use jostle_sys::clock::monotonic;
@@ -21,7 +21,7 @@ pub(crate) fn ask(target: &impl Target, when: When) -> Look {
     }
 }
 
-/// What explains a failed call, by what the server said before and says now.
+/// The causes of a failed call, by what the server said before and says now.
 #[track_caller]
 pub(crate) fn causes(before: &Look, target: &impl Target) -> Causes {
     let looks = [before.clone(), ask(target, When::After)];

@@ -217,7 +217,7 @@ fn a_bucket_whose_keeper_is_gone_is_removed_by_the_next_run() {
     });
 }
 
-/// What is answered to a publication: its subject, and where the answer goes.
+/// An answer to a publication: its subject, and where the answer goes.
 type Script = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 /// A server of this version, which answers by a script.
@@ -226,7 +226,7 @@ fn played(version: &str, script: impl Fn(&str, &str) -> String + Send + Sync + '
     greeting(info, script)
 }
 
-/// The same with these first words.
+/// A server with these first words, which answers by a script.
 fn greeting(info: String, script: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let place = listener.local_addr().unwrap();
@@ -275,7 +275,7 @@ fn status(reply: &str, line: &str) -> String {
     format!("HMSG {reply} 1 {length} {length}\r\n{head}\r\n")
 }
 
-/// What a bucket says whose keys are free.
+/// A bucket's answers whose keys are free.
 fn is_free(subject: &str, reply: &str) -> String {
     match subject.starts_with("$JS.API.") {
         true => message(reply, "{}"),

@@ -1,4 +1,4 @@
-//! What the specimens note is what happened.
+//! The notes of specimens match what happened.
 
 use crate::common::{Bench, GRANTED, block, with_ledger};
 use jostle_sys::clock::monotonic;

@@ -20,8 +20,7 @@ pub struct SweepOrder {
     pub listeners: u64,
     /// Source addresses.
     pub sources: u64,
-    /// Which sweep of the experiment this is, so that no source address is used
-    /// twice.
+    /// The sweep's number in the experiment, so that no source address is used twice.
     pub sweep: u64,
     /// Destination ports.
     pub ports: u64,
@@ -45,11 +44,11 @@ pub struct SweepOrder {
     pub only: Option<Only>,
     /// The CPUs: the first for clients, the others for servers; empty: any.
     pub cpus: Vec<usize>,
-    /// What these CPUs were chosen by; each of several hosts has its own.
+    /// The placement by which these CPUs were chosen; each of several hosts has its own.
     pub place: Place,
     /// Slack of each process's timers.
     pub timer_slack: Nanos,
-    /// What it asks of the machine.
+    /// The load on the machine.
     pub load: Demand,
     /// How long nothing may move before that is called a timeout.
     pub patience: Nanos,
@@ -78,8 +77,7 @@ impl SweepOrder {
     }
 }
 
-/// What opening connections up to a listed number was like. Figures are of those
-/// beyond the number before.
+/// The opening of connections up to a listed number. Figures are of those beyond the number before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
     /// The listed number.
@@ -92,7 +90,7 @@ pub struct Reached {
     pub accepted: Option<u64>,
     /// From beginning to end.
     pub took_ns: u64,
-    /// The same of all listed numbers so far.
+    /// From the beginning of the sweep to the end of this number.
     pub total_ns: u64,
     /// From the first fork to the last process ready.
     pub ramp_ns: u64,
@@ -109,9 +107,9 @@ pub struct Reached {
     /// The machine and the owners of the CPU time meanwhile, processes that ended before
     /// their time, and, with the last number, what ran along.
     pub around: Circumstances,
-    /// What the kernel's slab grew by since the sweep began.
+    /// The growth of the kernel's slab since the sweep began.
     pub slab_bytes: i64,
-    /// What available memory fell by since the sweep began.
+    /// The fall of available memory since the sweep began.
     pub memory_bytes: i64,
     /// By cache, since the sweep began.
     pub caches: BTreeMap<String, i64>,
@@ -123,7 +121,7 @@ pub struct Reached {
     /// connected.
     #[serde(default)]
     pub lost: Option<Lost>,
-    /// What ended the sweep here.
+    /// The error that ended the sweep here.
     pub stopped: Option<Stopped>,
     /// When the first connection of these began, by `CLOCK_MONOTONIC` of its host;
     /// zero: there was none.
@@ -164,11 +162,11 @@ pub struct Closed {
     pub decades: BTreeMap<String, u64>,
     /// TCP sockets in TIME_WAIT afterwards less those before.
     pub time_wait_left: Option<u64>,
-    /// What the machine itself took, before and after the sweep.
+    /// The times of the machine's own acts, before and after the sweep.
     pub anchor: Option<Anchor>,
 }
 
-/// What a sweep asks of the machine.
+/// A sweep's demands on the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// Whether the family has ports.

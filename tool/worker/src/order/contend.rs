@@ -1,4 +1,4 @@
-//! What the workers of `contend` do.
+//! The work of the workers of `contend`.
 
 use jostle_model::plan::*;
 use jostle_model::time::{Busy, Nanos};

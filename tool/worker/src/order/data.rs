@@ -1,5 +1,5 @@
-//! What a run yields on one host, in parts. Each part that can be known without the others
-//! adds up over hosts by its own `join`.
+//! The results of a run on one host, in parts. Each part that can be known without the others adds
+//! up over hosts by its own `join`.
 
 use super::{RequestData, SpreadData};
 use jostle_model::record::{
@@ -66,10 +66,10 @@ impl<'a> Sum<&'a Merged> for Merged {
     }
 }
 
-/// What one generator's workers did in one run.
+/// The work of one generator's workers in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunData {
-    /// What failed on the server when the workers had ended: no pilot may rest on such a run.
+    /// The failure of the server when the workers had ended: no pilot may rest on such a run.
     pub broke_off: Option<String>,
     /// The window as it was, and the time around it.
     pub window: Window,
@@ -79,14 +79,14 @@ pub struct RunData {
     pub workers: EachWorker,
     /// Grants that the workers received in the run, warm-up and drain included.
     pub received: u64,
-    /// What became of attempts.
+    /// The outcomes of attempts.
     pub attempts: Attempts,
     /// Distributions by the figure's name.
     pub figures: BTreeMap<String, Merged>,
     /// Spans of the attempts that had no grant by the end of the window, or
     /// that their timeout ended.
     pub censored: Merged,
-    /// The same of readers, and of writers, where both take the lock.
+    /// The spans of readers, and of writers, where both take the lock.
     pub censored_by_mode: Option<Box<[Merged; 2]>>,
     /// Sleeping idles that ended within the window.
     pub idles: Total,
@@ -96,26 +96,25 @@ pub struct RunData {
     pub phases: Option<HoldPhases>,
     /// Whether the target is a lock at all; specimens that grant all are not.
     pub excludes: bool,
-    /// What the witness saw, and what came of the comparison with other hosts, once the
-    /// hosts are one.
+    /// The witness's report, and the comparison with other hosts, once the hosts are one.
     pub exclusion: Exclusion,
-    /// What the workers used of the CPUs.
+    /// The workers' use of the CPUs.
     pub cpu: CpuData,
     /// Load of each generator thread, or else of the busiest worker; of `spread` that of each
     /// generator.
     pub thread_loads: Vec<ThreadLoad>,
-    /// What surrounded the run, what went wrong in it, and what was planted.
+    /// The circumstances of the run, what went wrong in it, and what was planted.
     pub around: Circumstances,
-    /// What is known of the server, where one does the work or a process of one was found,
-    /// without what the grants and operations of all hosts tell of it.
+    /// The server, where one does the work or a process of one was found, without what the grants
+    /// and operations of all hosts tell of it.
     pub server: Option<Server>,
     /// The traffic with the server of a lock service.
     pub traffic: Option<ServerTraffic>,
-    /// What keeping all locks for a time came to, without the lateness of renewals.
+    /// The record of keeping all locks for a time, without the lateness of renewals.
     pub kept: Option<Box<Kept>>,
     /// The generators over which requests were spread.
     pub spread: Option<Box<SpreadData>>,
-    /// What requests came to, where workers made any.
+    /// The results of requests, where workers made any.
     pub requests: Option<Box<RequestData>>,
     /// When its workers were owners, for the comparison with other hosts.
     #[serde(default, skip_serializing_if = "GrantLog::is_empty")]
@@ -193,7 +192,7 @@ impl EachWorker {
     }
 }
 
-/// What became of the attempts to take a lock.
+/// The outcomes of the attempts to take a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempts {
     /// Workers whose attempt was pending at the end, whether or not its start was stamped.
@@ -235,12 +234,12 @@ impl Attempts {
 pub struct Total {
     /// How many.
     pub count: u64,
-    /// What they took together.
+    /// Their time together.
     pub ns: u64,
 }
 
 impl Total {
-    /// What one of them took; None without any.
+    /// The mean time of one of them; None without any.
     pub fn mean_ns(self) -> Option<f64> {
         (self.count > 0).then(|| self.ns as f64 / self.count as f64)
     }
@@ -282,7 +281,7 @@ impl SliceData {
     }
 }
 
-/// What acquiring and releasing all locks took.
+/// The times of acquiring and of releasing all locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldPhases {
     /// From the common start until all locks were held.
@@ -338,7 +337,7 @@ impl AddAssign for CpuTimes {
     }
 }
 
-/// What workers used of the CPUs.
+/// The CPU use of workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuData {
     /// CPU time within the window; None if one of their clocks could not be read.
@@ -356,7 +355,7 @@ pub struct CpuData {
 }
 
 impl CpuData {
-    /// What one host does not know, the whole does not.
+    /// Adds another host's: a value that one host lacks is lacking in the whole.
     fn join(&mut self, other: &CpuData) {
         let known = |all: &mut Option<u64>, one: Option<u64>| {
             *all = all.zip(one).map(|(all, one)| all + one);

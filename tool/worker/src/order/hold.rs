@@ -1,4 +1,4 @@
-//! What the workers of `hold` do.
+//! The work of the workers of `hold`.
 
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};

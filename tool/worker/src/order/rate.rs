@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Requests are sent when they are due.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateOrder {
-    /// What is asked.
+    /// The requests.
     pub requests: RequestOrder,
     /// When.
     pub open_loop: OpenLoopOrder,
@@ -29,7 +29,7 @@ pub struct OpenLoopOrder {
     pub first_after: Nanos,
 }
 
-/// What became of the requests that were due in the window, and how late they were.
+/// The outcomes of the requests that were due in the window, and how late they were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoopData {
     /// How many there were, and what became of them.
@@ -38,11 +38,11 @@ pub struct OpenLoopData {
     pub response: Merged,
     /// From the intended start to the end of the run, or to being dropped.
     pub unanswered: Merged,
-    /// What the generator was late by.
+    /// The generator's lateness.
     pub generator_lag: Merged,
-    /// What the target was late by.
+    /// The target's lateness.
     pub target_lag: Merged,
-    /// What the canary was late by.
+    /// The canary's lateness.
     pub canary_lag: Merged,
 }
 

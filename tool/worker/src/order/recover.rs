@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct RecoverOrder {
     /// As typed.
     pub target: String,
-    /// What strikes.
+    /// The fault that strikes.
     pub fault: Fault,
     /// Processes that wait.
     pub waiters: usize,
@@ -33,7 +33,7 @@ pub struct RecoverOrder {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecoverData {
     /// In the order of time, without the ends of leases.
@@ -50,7 +50,7 @@ pub struct RecoverData {
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
     pub returned_ns: Option<u64>,
-    /// What was taken from the next owner and the service until they had granted.
+    /// The time taken from the next owner and the service until they had granted.
     pub delays: Option<Delays>,
     /// From the first fork until all were ready.
     pub ramp_ns: u64,

@@ -1,5 +1,4 @@
-//! What a run is told about requests, whichever workload decides when they are due, and
-//! what became of them.
+//! A run's orders about requests, whichever workload decides when they are due, and their results.
 
 use super::data::join_any;
 use super::{CpuTimes, Merged, OpenLoopData};
@@ -20,7 +19,7 @@ pub struct RequestOrder {
     pub output: Option<String>,
     /// `{n}` runs over so many numbers; None: over all requests.
     pub numbers: Option<u64>,
-    /// What connections they have; None: as the target does by itself.
+    /// Their connections; None: as the target does by itself.
     pub connection: Option<Connection>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
@@ -36,20 +35,20 @@ impl RequestOrder {
     }
 }
 
-/// What requests came to.
+/// The results of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestData {
     /// Their parts, in order.
     pub phases: Vec<PhaseData>,
     /// From sending to answer, successes.
     pub service: Merged,
-    /// The same, of others.
+    /// From sending to answer, of failed requests.
     pub failed: Merged,
     /// Answers by their code.
     pub codes: BTreeMap<String, u64>,
     /// CPU time of the processes that were started.
     pub children: CpuTimes,
-    /// What became of requests that came at a rate.
+    /// The outcomes of requests that came at a rate.
     pub open_loop: Option<Box<OpenLoopData>>,
 }
 
@@ -74,6 +73,6 @@ impl RequestData {
 pub struct PhaseData {
     /// Its name, such as `spawn`.
     pub phase: String,
-    /// What it took.
+    /// Its times.
     pub span: Merged,
 }

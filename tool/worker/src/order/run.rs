@@ -13,11 +13,11 @@ use std::ops::Range as Span;
 pub struct RunOrder {
     /// The target as typed.
     pub target: String,
-    /// What the workers do.
+    /// The work of the workers.
     pub workload: WorkloadOrder,
     /// Workers.
     pub workers: usize,
-    /// What carries them.
+    /// The workers' carriers.
     pub carrier: Carrier,
     /// Threads that carry tasks.
     pub generator_threads: usize,
@@ -61,9 +61,9 @@ pub struct RunOrder {
     /// Other hosts do their part of the same run.
     #[serde(default)]
     pub together: Option<Together>,
-    /// What `cpus` were taken from; another host has others.
+    /// The placement that `cpus` were taken from; another host has others.
     pub place: Place,
-    /// Which part of a run over several hosts this is; None: all of it.
+    /// This host's share of a run over several hosts; None: all of it.
     pub share: Option<Share>,
     /// The seed of this run.
     pub seed: u64,
@@ -93,7 +93,7 @@ pub struct Share {
     pub first_worker: usize,
     /// Workers of all.
     pub workers: usize,
-    /// What the names of locks are made of, the same on all hosts.
+    /// The seed of the names of locks, the same on all hosts.
     pub names: u64,
 }
 
@@ -191,7 +191,7 @@ impl RunOrder {
     }
 }
 
-/// What the tool costs on one target: interleaved blocks of one worker.
+/// An order for the tool's cost on one target: interleaved blocks of one worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostOrder {
     /// The run that it stands for, as one of `contend` with one worker and without hold

@@ -26,14 +26,14 @@ pub struct Running {
     pub workers: u64,
     /// Workers without an operation.
     pub none: u64,
-    /// What is timed, by its name in a result (`acquire_ns`, `service_ns`), and all times
-    /// since the opening. None where nothing is timed.
+    /// The timed latency, by its name in a result (`acquire_ns`, `service_ns`), and all times since
+    /// the opening. None where nothing is timed.
     pub latency: Option<(String, Merged)>,
     /// Acquisitions that found another owner inside; None where nobody looks.
     pub overlaps: Option<u64>,
     /// The CPU clocks.
     pub cpu: Used,
-    /// What this look took.
+    /// The time of this look.
     pub took_ns: u64,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpreadOrder {
-    /// What is asked.
+    /// The requests.
     pub requests: RequestOrder,
     /// These processes, over which workers are spread.
     pub generators: usize,
@@ -15,19 +15,18 @@ pub struct SpreadOrder {
     pub generator_cpu: Option<f64>,
 }
 
-/// What keeping requests in flight over generators was like, within the window.
+/// The record of keeping requests in flight over generators, within the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpreadData {
     /// Time that requests were in flight, all workers together.
     pub in_flight_ns: u64,
     /// The part of it in which their generators stood still.
     pub still_ns: u64,
-    /// What is known of the CPUs of generators and server, of each machine with
-    /// generators.
+    /// The CPUs of generators and server, for each machine with generators.
     pub sides: Vec<Sides>,
 }
 
-/// What is known on one machine of the CPUs of generators and server.
+/// The CPUs of generators and server, as known on one machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sides {
     /// Whether a server answers at all.
@@ -40,6 +39,6 @@ pub struct Sides {
     pub server_cpus: Option<Vec<usize>>,
     /// CPUs' worth of time that the generators have together, at most.
     pub generator_quota: Option<f64>,
-    /// The same of the server.
+    /// CPUs' worth of time that the server has, at most.
     pub server_quota: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! What the workers of `stream` and `churn` do: pairs of a lock, or requests.
+//! The work of the workers of `stream` and `churn`: pairs of a lock, or requests.
 
 use super::RequestOrder;
 use jostle_model::plan::{Names, Plan};
@@ -35,6 +35,6 @@ impl StreamOrder {
 pub struct AskOrder {
     /// Requests of each worker.
     pub operations: u64,
-    /// What is asked.
+    /// The requests.
     pub requests: RequestOrder,
 }

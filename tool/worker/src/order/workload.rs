@@ -1,5 +1,5 @@
-//! What the workers of a run do: one variant for each workload that has workers, with
-//! what only this workload has.
+//! The work of the workers of a run: one variant for each workload that has workers, with what only
+//! this workload has.
 //!
 //! `connect` and `recover` have no workers, and orders of their own.
 
@@ -25,7 +25,7 @@ pub enum WorkloadOrder {
     Spread(SpreadOrder),
 }
 
-/// What a workload wants of a lock, so that it is prepared for that.
+/// A workload's requirements on a lock, so that it is prepared for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wants {
     /// Shared acquisitions.
@@ -73,7 +73,7 @@ impl WorkloadOrder {
         }
     }
 
-    /// The same with no more than so many operations of each worker.
+    /// This order with no more than so many operations of each worker.
     pub fn of_at_most(mut self, most: u64) -> WorkloadOrder {
         let operations = match &mut self {
             WorkloadOrder::Stream(stream) => &mut stream.operations,
@@ -99,7 +99,7 @@ impl WorkloadOrder {
         }
     }
 
-    /// The same without keeping, for runs that only tell how long an operation takes.
+    /// This order without keeping, for runs that only tell how long an operation takes.
     pub fn without_keeping(mut self) -> WorkloadOrder {
         if let WorkloadOrder::Hold(hold) = &mut self {
             (hold.keep, hold.lease) = (Nanos::ZERO, None);
@@ -119,7 +119,7 @@ impl WorkloadOrder {
         }
     }
 
-    /// What is asked; None where workers take locks instead of sending requests.
+    /// The requests; None where workers take locks instead of sending requests.
     pub fn requests(&self) -> Option<&RequestOrder> {
         match self {
             WorkloadOrder::Ask(ask) => Some(&ask.requests),
@@ -129,7 +129,7 @@ impl WorkloadOrder {
         }
     }
 
-    /// What it wants of a lock.
+    /// Its requirements on a lock.
     pub fn wants(&self) -> Wants {
         match self {
             WorkloadOrder::Contend(contend) => Wants {

@@ -1,4 +1,4 @@
-//! What a worker that failed leaves in its page.
+//! The message that a failed worker leaves in its page.
 
 use super::{MESSAGE_AT, MESSAGE_WORDS, Page, Stage, Word};
 use jostle_targets::CallError;
@@ -45,7 +45,7 @@ impl Page<'_> {
         Some(self.failure()?.1)
     }
 
-    /// The same behind its own name, which is empty where it has none.
+    /// The message behind its error's own name, which is empty where it has none.
     pub fn failure(&self) -> Option<(String, String)> {
         let bytes = usize::try_from(self.get(Word::MessageBytes)).ok()?;
         let text: Vec<u8> = (0..MESSAGE_WORDS)

@@ -1,5 +1,5 @@
-//! What workers record of their operations in their pages, whatever carries them:
-//! [`recorder`] that of `contend`, [`tally`] that of `stream` and `hold`.
+//! The workers' records of their operations in their pages, whatever carries them: [`recorder`]
+//! that of `contend`, [`tally`] that of `stream` and `hold`.
 
 pub(crate) mod recorder;
 pub(crate) mod tally;
@@ -11,7 +11,7 @@ use crate::witness::{Guard, Witness};
 use jostle_stats::rng::Rng;
 use jostle_sys::clock::Clock;
 
-/// What the notes of all workers of a run are taken with.
+/// The common means by which all workers of a run take notes.
 #[derive(Clone, Copy)]
 pub struct Common<'a> {
     /// The run.

@@ -1,5 +1,5 @@
-//! What a worker of `contend` records of its cycles, and what it draws for them:
-//! everything but the lock itself and the waiting, which differ by carrier.
+//! The record that a worker of `contend` keeps of its cycles, and its draws for them: everything
+//! but the lock itself and the waiting, which differ by carrier.
 //!
 //! The four steps of a cycle that leave a trace are granted, leaving, released,
 //! and not granted; each is compiled for what is recorded, so that what is not
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) struct Recorder<'a> {
     /// The run.
     pub order: &'a RunOrder,
-    /// What to do.
+    /// The order.
     pub contend: &'a ContendOrder,
     /// The scale of the stamps.
     pub clock: Clock,
@@ -423,7 +423,7 @@ pub(crate) fn handed_over(
     figures.fold(figure, grant.saturating_sub(before.release));
 }
 
-/// Which tenth of the window a stamp lies in.
+/// The tenth of the window that a stamp lies in.
 #[inline(always)]
 fn slice_of(stamp: u64, opens: u64, closes: u64) -> usize {
     ((stamp - opens) as u128 * SLICES as u128 / (closes - opens).max(1) as u128) as usize

@@ -1,5 +1,5 @@
-//! What a worker of `stream` or `hold` records of its operations: everything but
-//! the calls themselves and the waiting, which differ by carrier.
+//! The record that a worker of `stream` or `hold` keeps of its operations: everything but the calls
+//! themselves and the waiting, which differ by carrier.
 
 use super::Common;
 use super::recorder::handed_over;
@@ -12,7 +12,7 @@ use jostle_stats::rng::Rng;
 use jostle_sys::clock::{Clock, UNKNOWN_CPU};
 use jostle_targets::{BatchKind, Mode};
 
-/// What a worker does that ends with its operations.
+/// Work that ends with its operations.
 #[derive(Clone, Copy, Debug)]
 pub enum Counted<'a> {
     /// Pairs.
@@ -61,7 +61,7 @@ impl Counted<'_> {
 /// One worker's notes.
 pub struct Tally<'a> {
     order: &'a RunOrder,
-    /// What to do.
+    /// The order.
     pub counted: Counted<'a>,
     /// Operations of each worker.
     pub operations: u64,
@@ -81,7 +81,7 @@ pub struct Tally<'a> {
     meets: bool,
 }
 
-/// Which operations are stamped.
+/// The choice of operations that are stamped.
 struct Stamps {
     every: u64,
     gap: u64,
@@ -302,14 +302,14 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Which tenth of the worker's operations number `nth` belongs to.
+    /// The tenth of the worker's operations that number `nth` belongs to.
     #[inline(always)]
     fn slice(&self, nth: u64) -> usize {
         slice_of(nth, self.operations)
     }
 }
 
-/// Which tenth of `operations` number `nth` belongs to.
+/// The tenth of `operations` that number `nth` belongs to.
 #[inline(always)]
 fn slice_of(nth: u64, operations: u64) -> usize {
     (nth * SLICES as u64 / operations.max(1)) as usize

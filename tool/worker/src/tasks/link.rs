@@ -21,7 +21,7 @@ pub(super) struct Link {
     traffic: Traffic,
 }
 
-/// What a reading came to.
+/// The result of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     /// So many bytes stand in the room.

@@ -2,11 +2,10 @@
 //! connection of its own that never waits; a generator thread drives its share
 //! of them by epoll(7), speaking the target's protocol without its client.
 //!
-//! What a task does next is its job's business (`contend`, `steps`,
-//! `pipelined`); `thread` brings replies and times to the jobs and sends what
-//! they put together. Meaning and records are those of the other carriers: a page,
-//! a witness and stamps for each worker, one common start. Only distributions are
-//! folded into one page for each thread, so that ten thousand tasks do not have
+//! A task's next step is its job's business (`contend`, `steps`, `pipelined`); `thread` brings
+//! replies and times to the jobs and sends what they put together. Meaning and records are those of
+//! the other carriers: a page, a witness and stamps for each worker, one common start. Only
+//! distributions are folded into one page for each thread, so that ten thousand tasks do not have
 //! ten thousand histograms.
 
 mod contend;
@@ -31,16 +30,16 @@ use thread::GeneratorThread;
 /// Stack of a generator thread.
 const STACK: usize = 256 * 1024;
 
-/// What a task waits for.
+/// The event that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A reply.
     Reply,
     /// This stamp, or a reply.
     At(u64),
-    /// The same, on time: the thread wakes early and looks up until then.
+    /// This stamp, on time, or a reply: the thread wakes early and looks up until then.
     Sharp(u64),
-    /// What it waited for already.
+    /// The event that it waited for already.
     Same,
     /// The sending of its requests: it has more.
     Sent,
@@ -60,7 +59,7 @@ impl Next {
     }
 }
 
-/// What a worker does, without its socket: requests go to the end of `out`.
+/// A worker's work, without its socket: requests go to the end of `out`.
 pub(crate) trait Job {
     /// Begins.
     fn start(&mut self, out: &mut Vec<u8>) -> Next;
@@ -97,7 +96,6 @@ pub(crate) trait Job {
     /// For messages about its connection.
     fn name(&self) -> &'static str;
 
-    /// Its page.
     fn page(&self) -> Page<'_>;
 }
 

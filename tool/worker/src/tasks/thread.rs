@@ -48,7 +48,6 @@ enum State {
     Done,
 }
 
-/// A generator thread.
 pub(super) struct GeneratorThread<'a, J> {
     clock: Clock,
     shared: &'a Shared,

@@ -20,13 +20,12 @@ use jostle_targets::{
 pub(crate) struct Locking<'a> {
     /// Its line in the table.
     pub(crate) entry: &'static Entry,
-    /// The lock.
     pub(crate) lock: Box<dyn PreparedLock>,
-    /// What is done.
+    /// The work.
     pub(crate) order: LockOrder<'a>,
 }
 
-/// What workers do with the lock, by workload.
+/// The workers' work with the lock, by workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LockOrder<'a> {
     /// `contend`.
@@ -53,9 +52,8 @@ impl<'a> Locking<'a> {
     }
 }
 
-/// What all workers of a lock share, and the way to a worker's own.
+/// The state that all workers of a lock share, and the way to a worker's own.
 pub(crate) trait PreparedLock: Sync {
-    /// The lock.
     fn locks(&self) -> &dyn Locks;
 
     /// Makes the lock of worker number `worker`, and does `work` with it. It stands on the
@@ -81,7 +79,6 @@ pub(crate) enum Loop<'a> {
 
 /// A worker's lock, and the measured loops of its type.
 pub(crate) trait WorkerLock {
-    /// The lock.
     fn lock(&mut self) -> &mut dyn Lock;
 
     /// Runs a loop as worker number `worker`. False if it was ended before all was done.

@@ -1,4 +1,4 @@
-//! What a test expects.
+//! The expectations of a test.
 
 use crate::service::{Daemon, eventually};
 use jostle_lock::Error;

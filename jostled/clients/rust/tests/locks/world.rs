@@ -1,4 +1,4 @@
-//! What a test plays in.
+//! The world of a test.
 
 use crate::service::{Daemon, Link};
 use jostle_lock::{Locks, Settings, Wish};

@@ -1,5 +1,4 @@
-//! What an administrator does about other clients: list them, end their waits,
-//! close them.
+//! The administrator's commands about other clients: list them, end their waits, close them.
 
 use jostle_resp::parse_u64;
 

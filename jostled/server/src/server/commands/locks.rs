@@ -13,7 +13,7 @@ use crate::table::{
     SessionKey, Unlock,
 };
 
-/// What can stand behind the name.
+/// The options behind the name.
 #[derive(Default)]
 struct Options {
     ttl_ms: Option<u64>,
@@ -98,7 +98,7 @@ fn read_words(
 const TTL_RANGE: &str = "ERR TTL is milliseconds, 1 to 1099511627776";
 const TTL_TOO_LONG: &str = "ERR the TTL is longer than --max-ttl, or this user's max-ttl, allows";
 
-/// What a command may do about a lock that is taken.
+/// A command's conduct at a lock that is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     /// Waits, for as long as its WAIT option allows.

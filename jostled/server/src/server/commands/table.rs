@@ -3,7 +3,7 @@
 use super::{Call, acl, admin, handover, identity, locks, sessions, shutdown, tools, transaction};
 use crate::server::Server;
 
-/// What a user needs for a command.
+/// The rights that a user needs for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A login, and no further right.
@@ -16,7 +16,7 @@ pub(crate) enum Class {
     Subcommand,
 }
 
-/// Which arguments are names of locks.
+/// The arguments that are names of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     None,
@@ -30,7 +30,7 @@ pub(crate) enum Names {
 pub(crate) struct Spec {
     pub(crate) verb: Verb,
     pub(crate) name: &'static str,
-    /// What follows the name, for people.
+    /// The arguments behind the name, for people.
     pub(crate) arguments: &'static str,
     pub(crate) summary: &'static str,
     /// Arguments with the name, at least and at most.

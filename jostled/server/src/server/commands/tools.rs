@@ -1,4 +1,4 @@
-//! What tools and libraries for Redis ask before they do anything.
+//! Commands that tools and libraries for Redis send before they do anything.
 
 use jostle_resp::Writer;
 

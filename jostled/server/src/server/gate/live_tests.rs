@@ -24,7 +24,7 @@ fn patience() -> Duration {
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(120))
 }
 
-/// What the script has seen, and how often it may still answer; `None`: always.
+/// The script's observations, and how often it may still answer; `None`: always.
 #[derive(Default)]
 struct Seen {
     /// As a locked file: it fences, and leaves out what connections hold.
@@ -353,8 +353,8 @@ fn no_reply_to_a_command_leaves_before_the_store_has_it() {
     }
 }
 
-/// What a client is told although it asked for nothing just then: who, what it waits with,
-/// what another client does then, and what it is told.
+/// Answers to a client that asked for nothing just then: who, what it waits with, what another
+/// client does then, and what it is told.
 const UNASKED: &[(&str, &str, &str)] = &[
     ("LOCK held TTL 60000", "UNLOCK held", "token"),
     ("LOCK held SESSION $S", "UNLOCK held", "token"),

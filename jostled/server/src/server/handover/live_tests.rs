@@ -92,7 +92,7 @@ fn bytes_that_are_cut_or_changed_are_refused() {
     assert!(decode(&longer).is_err());
 }
 
-/// What a program of version 2 wrote, with a bound on locks, and leases of a client that is gone.
+/// A state of version 2, with a bound on locks, and leases of a client that is gone.
 #[test]
 fn a_state_of_the_version_before_is_read() {
     let mut state = decode(include_bytes!("state-2")).unwrap();

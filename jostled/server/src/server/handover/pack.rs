@@ -1,4 +1,4 @@
-//! What a server hands over: its state as data, and its descriptors.
+//! The parts of a handover: the server's state as data, and its descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

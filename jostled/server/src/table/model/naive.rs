@@ -10,7 +10,7 @@ pub(super) struct Hold {
     pub(super) by: ClientId,
     pub(super) client: ClientId,
     pub(super) token: u64,
-    /// Which of several locks that were granted together.
+    /// Its place among several locks that were granted together.
     pub(super) order: usize,
     pub(super) shared: bool,
     pub(super) deadline: Option<u64>,

@@ -9,7 +9,7 @@ use super::Violation;
 use super::witness::ensure;
 use crate::store::{self, Entry, Stored};
 
-/// What the journal has said so far.
+/// The journal so far.
 #[derive(Default)]
 pub(super) struct Replay {
     stored: Stored,

@@ -18,7 +18,6 @@ pub(super) fn account_of(owner: ClientId) -> usize {
     }
 }
 
-/// The key of a session.
 pub(super) fn key(session: u128) -> SessionKey {
     SessionKey {
         user: session as u16 % 3,
@@ -26,7 +25,8 @@ pub(super) fn key(session: u128) -> SessionKey {
     }
 }
 
-/// What a hold, or a place in line, counts for: with a claim unless it is an exclusive hold.
+/// The bytes that a hold, or a place in line, counts for: with a claim unless it is an exclusive
+/// hold.
 fn bytes_of_one(name: Name, claim: bool) -> u64 {
     bytes_of(super::bytes_of(name).len(), claim.into())
 }

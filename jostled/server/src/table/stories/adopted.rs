@@ -1,4 +1,4 @@
-//! What a start makes of a store's content.
+//! A start's treatment of a store's content.
 
 use super::*;
 use crate::store::{Entry, Hold, Owner, Session, Stored};

@@ -1,4 +1,4 @@
-//! What an account may have.
+//! The limits of an account.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a client without rights may try, and what holds for the others meanwhile.
+//! Attempts of a client without rights, and what holds for the others meanwhile.
 
 mod figures;
 mod rows;

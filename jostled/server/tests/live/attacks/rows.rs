@@ -1,7 +1,6 @@
 //! The attacks as data. The test in the module above demands a row for each command, and for
 //! each figure of what the daemon does to clients unasked.
 
-/// An attack.
 pub(super) struct Attack {
     /// User and password; empty: it does not log in.
     pub(super) user: &'static str,
@@ -15,7 +14,7 @@ pub(super) struct Attack {
     pub(super) reply: &'static str,
     /// The figure of INFO that counts it.
     pub(super) counted: &'static str,
-    /// What others are then answered: user (`-`: a newcomer), request, reply (`?`: no error).
+    /// The answers that others get then: user (`-`: a newcomer), request, reply (`?`: no error).
     pub(super) then: &'static [(&'static str, &'static str, &'static str)],
 }
 
@@ -83,8 +82,8 @@ attacks! {
     "" 250 x 1 "*2\r\n$4\r\nEC\r\n" => "" counts "closed_slow";
 }
 
-/// What the daemon does unasked in other tests, with flags of their own: `hostile` (the first)
-/// and `endurance`, `commands/admin`.
+/// The daemon's unasked acts in other tests, with flags of their own: `hostile` (the first) and
+/// `endurance`, `commands/admin`.
 pub(super) const ELSEWHERE: &[&str] = &[
     "closed_handshake",
     "closed_idle",

@@ -1,4 +1,4 @@
-//! What tools for Redis ask, and what browsers must not.
+//! Questions of tools for Redis, and requests of browsers that must not succeed.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What surrounds the daemon: tokens on disk, systemd, signals.
+//! The surroundings of the daemon: tokens on disk, systemd, signals.
 
 use std::process::Command;
 

@@ -10,7 +10,7 @@ fn login(daemon: &Daemon, words: &str) -> Tcp {
     client
 }
 
-/// What locks do in one life of a daemon, told with an administrator's help.
+/// The life of locks in one life of a daemon, told with an administrator's help.
 fn tell(daemon: &Daemon, users: &std::path::Path) {
     let mut boss = login(daemon, "boss b");
     let mut app = login(daemon, "app a");

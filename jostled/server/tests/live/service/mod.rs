@@ -158,7 +158,7 @@ fn users_without_passwords_are_refused_at_a_public_socket_of_systemd_when_read_a
     assert_eq!(daemon.client().say("AUTH guest x"), "WRONGPASS");
 }
 
-/// What HTTP answers.
+/// The answer over HTTP.
 fn get(port: u16, path: &str) -> String {
     request(port, "GET", path)
 }

@@ -46,7 +46,7 @@ pub(super) fn requests(running: &Running) -> anyhow::Result<u64> {
     count.with_context(|| format!("{} does not tell its requests", running.server.name()))
 }
 
-/// What a server answers before it closes the connection.
+/// A server's answer before it closes the connection.
 fn told(at: SocketAddr, request: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

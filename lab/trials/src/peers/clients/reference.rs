@@ -16,7 +16,7 @@ pub(super) fn build(words: &str) -> anyhow::Result<Vec<String>> {
     Ok(printed.lines().map(str::to_owned).collect())
 }
 
-/// What one program did in a span.
+/// The work of one program in a span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     /// Locks taken and released.
@@ -69,7 +69,7 @@ impl Reference {
         Ok(Reference { program, output })
     }
 
-    /// What it did in the span that was begun.
+    /// The work in the span that was begun.
     ///
     /// # Errors
     /// Where it ended.

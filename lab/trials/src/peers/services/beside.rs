@@ -1,5 +1,5 @@
-//! What goes on beside a load: connections that wait for other locks, and somebody who
-//! reads the metrics.
+//! The load beside a load: connections that wait for other locks, and somebody who reads the
+//! metrics.
 
 use anyhow::ensure;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ pub(super) fn wait(server: SocketAddr, waiters: usize) -> anyhow::Result<Vec<Tcp
     }
 }
 
-/// What a server answers before it closes the connection.
+/// A server's answer before it closes the connection.
 fn answer(server: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     stream.write_all(request.as_bytes())?;

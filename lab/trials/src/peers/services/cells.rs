@@ -31,11 +31,11 @@ fn figures(point: &Run) -> anyhow::Result<Figures> {
     ]))
 }
 
-/// What jostle does to a server.
+/// The load that jostle puts on a server.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     server: &'static str,
-    /// What each worker does, which is a connection.
+    /// The work of each worker, which is a connection.
     work: &'static str,
     /// Whether connections wait for other locks meanwhile.
     waits: bool,

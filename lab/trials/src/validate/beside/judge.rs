@@ -1,4 +1,4 @@
-//! What is printed beside a plant, held against the controls around it.
+//! The figures printed beside a plant, held against the controls around it.
 //!
 //! *The truth* of a figure is what five of the six controls span, each by the median of its runs;
 //! the sixth is left out, each in turn, and what a trial misses is the mean over the six. The
@@ -23,7 +23,7 @@ const APART: f64 = 0.30;
 /// Share of the CPUs that others may have used in a control: within what a control scatters.
 const QUIET: f64 = 0.03;
 
-/// What is printed of a session.
+/// A figure printed of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     Throughput,
@@ -48,7 +48,7 @@ impl Figure {
         matches!(self, Figure::P50 | Figure::P99)
     }
 
-    /// What it is a claim of.
+    /// The figure that it is a claim about.
     fn claim(self) -> Of {
         match self.is_time() {
             true => Of::Distribution,
@@ -75,7 +75,7 @@ impl Figure {
     }
 }
 
-/// What is printed of a figure.
+/// A claim printed about a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Claim {
     Nothing,
@@ -138,7 +138,7 @@ impl Claim {
     }
 }
 
-/// What became of a figure in a trial.
+/// The outcome of a figure in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// The controls were disturbed, lie apart, or do not have it.

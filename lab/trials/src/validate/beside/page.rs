@@ -119,7 +119,7 @@ fn points(share: f64) -> String {
     format!("{:.1}", 100.0 * share)
 }
 
-/// What is required.
+/// The requirements.
 pub(super) fn rows(sessions: &[Session], trials: &[Trial]) -> Vec<Row> {
     let figures = tested(sessions, trials);
     let row =

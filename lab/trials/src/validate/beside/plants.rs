@@ -1,4 +1,4 @@
-//! What runs beside a session, from files in lab/trials/plants.
+//! The programs that run beside a session, from files in lab/trials/plants.
 //!
 //! A plant's command is given to `sh -c` in a process group of its own. It disturbs within 3 s and
 //! goes on until its group gets SIGTERM; what it has changed it then restores.
@@ -30,7 +30,7 @@ pub(super) struct Plant {
     pub expected: Expected,
 }
 
-/// What becomes of the point.
+/// The expected fate of the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Expected {
@@ -54,7 +54,6 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Plant>> {
 }
 
 impl Plant {
-    /// Starts it.
     pub(super) fn start(&self) -> anyhow::Result<Planted> {
         // With `set -m` it has a process group of its own, which ends with the shell's input.
         const SCRIPT: &str = "set -m
@@ -116,7 +115,8 @@ mod tests {
     mod live_tests {
         use super::*;
 
-        /// What a command has started is ended with it; one that ends too early is told.
+        /// The programs that a command has started are ended with it; one that ends too early is
+        /// told.
         #[test]
         fn a_plant_is_there_until_it_is_ended() {
             let place = tempfile::tempdir().unwrap();

@@ -88,7 +88,7 @@ fn only(sessions: &[Session]) -> Trial {
     judged(sessions).remove(0)
 }
 
-/// What is missed beside the plant.
+/// The share missed beside the plant.
 fn beside(outcome: Outcome) -> f64 {
     match outcome {
         Outcome::Claimed(missed) => missed.beside,
@@ -244,7 +244,7 @@ fn every_figure_has_its_own_claim() {
     assert_eq!(only(&bare).outcomes[2], Outcome::Discarded);
 }
 
-/// What a check warns of is no claim, and no more than what it warns of.
+/// A figure that a check warns of is no claim, and no more than what it warns of.
 #[test]
 fn a_figure_that_is_suspect_is_neither_held_nor_missed() {
     let mut planted = session(true, 3, 50.0, 0.0);

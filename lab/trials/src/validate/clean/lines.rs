@@ -1,4 +1,4 @@
-//! What is measured on an idle machine: command lines of one point each, from a table of lists.
+//! The lines measured on an idle machine: command lines of one point each, from a table of lists.
 
 use crate::validate::columns;
 use jostle_testbed::servers::{Running, Server};

@@ -1,5 +1,5 @@
-//! What an idle machine measures: almost all of it must be VALID, and nearly nothing of
-//! it may be blamed on neighbours or go unchecked.
+//! Measurements on an idle machine: almost all of them must be VALID, and nearly nothing may be
+//! blamed on neighbours or go unchecked.
 //!
 //! A line is one command of one point ([`mod@lines`]). The verdict of a point is the one that
 //! the table prints. Whether the machine was idle is not jostle's to say: a sampler of its own
@@ -27,7 +27,7 @@ const VALID: f64 = 0.9;
 /// Checks that must not speak on an idle machine.
 const OF_NEIGHBOURS: [&str; 2] = ["neighbours", "unchecked"];
 
-/// What a command measured.
+/// The measurements of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Measured {
     /// The name of its [`Line`].

@@ -7,7 +7,7 @@ use jostle_stats::fit::laws::Law;
 use jostle_stats::fit::{self, Finding, Growth, Sample};
 use jostle_stats::rng::Rng;
 
-/// What is planted.
+/// The planted truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Truth {
     /// t = A + B f(N), with A this many times what B f adds at the largest N.
@@ -28,12 +28,10 @@ pub(super) enum Truth {
 pub(super) enum Noise {
     /// 3 % (one standard deviation), each run by itself.
     Clean,
-    /// The same, and the hypervisor takes the CPU away for stretches of on
-    /// average three runs, a tenth of all runs, which then take 1.1 to 2 times
-    /// as long.
+    /// As clean, and the hypervisor takes the CPU away for stretches of on average three runs, a
+    /// tenth of all runs, which then take 1.1 to 2 times as long.
     Bursts,
-    /// The same as clean, on a machine that is at half its speed for some
-    /// blocks.
+    /// As clean, on a machine that is at half its speed for some blocks.
     TwoSpeeds,
 }
 
@@ -90,7 +88,7 @@ const DEVIATION: f64 = 0.03;
 /// One planted curve, sampled.
 #[derive(Clone, Debug)]
 pub(super) struct Planted {
-    /// What was planted.
+    /// The planted truth.
     truth: Truth,
     /// The curve at each N.
     curve: Vec<f64>,

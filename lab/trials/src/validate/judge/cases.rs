@@ -111,7 +111,7 @@ fn report(cases: &[Case], runs: &[Run], opened: bool) -> anyhow::Result<Vec<Row>
     Ok(rows)
 }
 
-/// What judge says of a run by the rules of today.
+/// The answer of judge about a run by the rules of today.
 struct Verdict {
     limit: Limit,
     is_right: bool,

@@ -16,7 +16,7 @@ const TABLE: &str = include_str!("../../../validate/generators.tsv");
 /// For a database to take its tables, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a generator prints if requests failed.
+/// The words that a generator prints if requests failed.
 const FAILURES: [&str; 4] = [
     "Error when connecting",
     "Non-2xx",
@@ -69,7 +69,7 @@ impl Generator {
         self.command.contains("{requests}")
     }
 
-    /// What its server needs once it answers.
+    /// Prepares its server once it answers.
     pub(super) fn prepare(self, address: SocketAddr) -> anyhow::Result<()> {
         if self.prepare == "-" {
             return Ok(());

@@ -202,7 +202,7 @@ fn amount(per_s: f64, run_s: u64) -> Amount {
     }
 }
 
-/// What both sides used while there was traffic.
+/// The use of both sides while there was traffic.
 fn usual_of(run: &Run) -> Usual {
     let watched = &run.watched;
     let [from_s, to_s] = [watched.finding.from_s, watched.finding.to_s];

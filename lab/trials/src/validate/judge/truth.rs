@@ -1,5 +1,5 @@
-//! Which runs were saturated and which were clean, and what `jostle judge` said of them: a
-//! pure function of the runs, so that a changed judge judges kept runs anew.
+//! The saturated and the clean runs, and the answers of `jostle judge` about them: a pure function
+//! of the runs, so that a changed judge judges kept runs anew.
 //!
 //! - A trial is a run with something planted, and its two controls ([`super::super::chain`]).
 //!   It *moved* if the generator's own figure moved down. A quota that never stopped its group, by our own

@@ -16,7 +16,7 @@ fn recorded() -> Vec<Trial> {
 /// dropped and TCP sent again.
 const LATE: &[&str] = &["nats after cut: told", "nats after cut: two believed"];
 
-/// What the file says of itself, and what the tables of the record say of it.
+/// The file's statement about itself, and that of the tables of the record about it.
 #[test]
 fn what_was_recorded_agrees_with_its_observers_within_20_ms() {
     let rows = judge(&recorded());

@@ -1,4 +1,4 @@
-//! Which runs were harmed, and what their verdicts were: a pure function of the runs.
+//! The harmed runs, and their verdicts: a pure function of the runs.
 //!
 //! - A trial is a run with something planted, and its two controls. It is *harmed* if a
 //!   headline moved ([`super::super::chain`]). A quota that never stopped the group was not planted, by our own reading of
@@ -125,7 +125,7 @@ impl Judged<'_> {
         is_stolen(point) || (self.run.link.planted.is_none() && (foreign || is_shared(point)))
     }
 
-    /// What is said against it though it was left alone.
+    /// The reason against it though it was left alone.
     pub(super) fn flag(&self) -> Option<String> {
         let limited = self.verdict.limited_by == Some(LimitedBy::Generator);
         let speaks = |reason: &&Reason| {

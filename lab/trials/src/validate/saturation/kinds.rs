@@ -1,4 +1,4 @@
-//! What is run, a line of lab/trials/validate/saturation.tsv for each kind of networked workload,
+//! The lines run, one of lab/trials/validate/saturation.tsv for each kind of networked workload,
 //! and what is planted.
 //!
 //! Generators have the first CPU for themselves, servers the last one.
@@ -79,7 +79,7 @@ impl Kind {
         words.map(str::to_owned).collect()
     }
 
-    /// What can be planted in it.
+    /// The plants possible in it.
     pub(super) fn plants(self) -> Vec<Planted> {
         let mut plants = vec![Plant::Throttle, Plant::Starve, Plant::Pause];
         // `spread` limits its generators by an option of its own.
@@ -97,9 +97,9 @@ const CYCLE_MS: u64 = 40;
 /// Longer than any run.
 const LIFE_S: u32 = 60;
 
-/// What plants it, as options of jostle, and as a disturbance that jostle knows nothing of: what
-/// `--during` starts is booked to jostle itself. `jostle` is the program, `used` the CPUs' worth
-/// of time that it used when left alone, `quota` says which file limits it and what says so.
+/// The means to plant it, as options of jostle, and as a disturbance that jostle knows nothing of:
+/// what `--during` starts is booked to jostle itself. `jostle` is the program, `used` the CPUs'
+/// worth of time that it used when left alone, `quota` says which file limits it and what says so.
 pub(super) fn means(
     planted: Planted,
     jostle: &str,

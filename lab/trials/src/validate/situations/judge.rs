@@ -1,4 +1,4 @@
-//! What came of a situation: a pure function of its file and of what jostle printed.
+//! The result of a situation: a pure function of its file and of what jostle printed.
 
 use super::{Situation, Trial};
 use anyhow::Context;

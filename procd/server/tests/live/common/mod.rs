@@ -17,7 +17,7 @@ pub(crate) struct Engine {
     log: Receiver<String>,
 }
 
-/// What procedures and spool an engine starts with.
+/// The procedures that an engine starts with.
 pub(crate) const PROCEDURES: &[(&str, &str)] = &[
     ("accept", "return 0"),
     ("code", "return tonumber(args[1])"),
@@ -155,14 +155,15 @@ impl Drop for Engine {
     }
 }
 
-/// What a run of `jostle-call` came to: exit code, output, messages.
+/// The result of a run of `jostle-call`: exit code, output, messages.
 pub(crate) type Called = (Option<i32>, String, String);
 
 pub(crate) fn jostle_call(arguments: &[&str], environment: &[(&str, &str)]) -> Called {
     jostle_call_with(b"", arguments, environment)
 }
 
-/// The same with this standard input. `cargo xtask ci` names the client for another processor.
+/// A run of `jostle-call` with this standard input. `cargo xtask ci` names the client for another
+/// processor.
 pub(crate) fn jostle_call_with(
     input: &[u8],
     arguments: &[&str],

@@ -26,7 +26,7 @@ pub(super) fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop
     Ok(judge(truths, &told, &itself))
 }
 
-/// What was said, and in which words.
+/// An answer, and its words.
 struct Answer {
     said: comparison::Change,
     words: String,

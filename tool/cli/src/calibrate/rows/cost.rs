@@ -1,5 +1,5 @@
-//! What the tool itself costs: an acquisition that does nothing must read as
-//! next to nothing, and a stamp must cost what it says.
+//! The tool's own cost: an acquisition that does nothing must read as next to nothing, and a stamp
+//! must cost what it says.
 
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Agreement, Trial, all_of, cannot_tell, of, span};

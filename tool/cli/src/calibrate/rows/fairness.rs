@@ -14,7 +14,7 @@ const P: f64 = 0.001;
 /// Points, of the share of the favoured half.
 const WITHIN: f64 = 0.02;
 
-/// What is judged of a run: the grants of each worker, and how they compare with a lottery's.
+/// A judge of a run: the grants of each worker, and how they compare with a lottery's.
 type Judge = fn(&Run, &[u64], &DispersionTest) -> Trial;
 
 pub(super) fn trial(

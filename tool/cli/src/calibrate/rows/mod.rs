@@ -19,9 +19,9 @@ use handoff::Place;
 
 /// A question about the tool, and what is planted to answer it. Its number is its place.
 pub(super) struct Row {
-    /// What is asked of the tool.
+    /// The question to the tool.
     pub name: &'static str,
-    /// What is planted, and what measures and judges it.
+    /// The planted faults, and what measures and judges each.
     pub cases: &'static [(&'static str, Attempt)],
 }
 

@@ -5,7 +5,7 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Trial, all_of, cannot_tell, differs, noted, span};
 use jostle_model::record::{Distribution, LimitedBy, Run};
 
-/// What is planted.
+/// The planted rate of stalls.
 const STALLS: f64 = 5.0;
 const STALL_NS: f64 = 200e6;
 
@@ -47,7 +47,7 @@ pub(super) fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
 /// Values that a p99 needs: ten beyond it.
 const LEAST: u64 = 1_000;
 
-/// The same target under both loops, and one that never stalls.
+/// One target under both loops, and one that never stalls.
 #[derive(Clone, Copy)]
 struct Found<'a> {
     open: Option<&'a Run>,

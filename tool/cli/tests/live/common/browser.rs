@@ -14,7 +14,7 @@ pub(crate) struct Browser {
     answers: BufReader<ChildStdout>,
     session: Option<String>,
     asked: u64,
-    /// What the browser's console says, errors of scripts and of the content policy among it.
+    /// The lines of the browser's console, errors of scripts and of the content policy among them.
     pub console: Vec<String>,
     /// Whether the last page has loaded.
     loaded: bool,
@@ -128,7 +128,7 @@ impl Browser {
         found["html"].as_str().unwrap().to_owned()
     }
 
-    /// What a script leaves in `found`, which does what a reader would.
+    /// The value that a script leaves in `found`, which does what a reader would.
     pub(crate) fn run(&mut self, script: &str) -> Value {
         let script = format!("(() => {{ const found = {{}};\n{script}\nreturn found; }})()");
         let params = json!({ "expression": script, "returnByValue": true });
@@ -153,7 +153,7 @@ impl Drop for Browser {
     }
 }
 
-/// What a script finds in a page, and the console.
+/// The findings of a script in a page, and the console.
 pub(crate) fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
     let mut browser = Browser::open(place);
     browser.go(page, "");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long the last processes of a group may take to leave it.
 const LEAVING: Duration = Duration::from_secs(60);
 
-/// Which interface the group speaks.
+/// The group's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,

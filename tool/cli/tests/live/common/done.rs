@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// What the check `neighbours` says in each of its reasons.
+/// The words that each reason of the check `neighbours` has.
 const DISTURBED: &str = "kept it from its CPUs";
 
 pub(super) fn transcript(
@@ -128,8 +128,8 @@ impl Done {
         self
     }
 
-    /// What ends a run at once or after a while ends it within a minute on any machine. What
-    /// it must not wait for lasts longer.
+    /// A run that ends at once or after a while ends within a minute on any machine. What it must
+    /// not wait for lasts longer.
     #[track_caller]
     pub(crate) fn ends_within_a_minute(self) -> Done {
         self.ends_within(Duration::from_secs(60))

@@ -1,5 +1,5 @@
-//! What a run may leave behind apart from processes: ledgers with lock files,
-//! semaphores, temporary files.
+//! Traces that a run may leave behind apart from processes: ledgers with lock files, semaphores,
+//! temporary files.
 
 use super::processes::lives;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// Where runs have their directories.
 const LEDGERS: &str = "/dev/shm";
 
-/// What there was before a run began.
+/// The traces there before a run began.
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     semaphores: BTreeSet<String>,
@@ -87,7 +87,7 @@ pub(crate) fn groups_of_the_dead() -> Vec<String> {
     left
 }
 
-/// What is in a directory.
+/// The names in a directory.
 pub(crate) fn entries(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     entries

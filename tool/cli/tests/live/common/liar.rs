@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What becomes of a connection that was accepted.
+/// The fate of a connection that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     Kept,
@@ -50,7 +50,7 @@ pub(crate) fn accepting(fate: impl Fn(u64) -> Fate + Send + 'static) -> u16 {
     port
 }
 
-/// What a server speaks.
+/// A server's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
     Http,
@@ -60,7 +60,7 @@ pub(crate) enum Speech {
     Redis,
 }
 
-/// What it does to every tenth request, unless it says otherwise.
+/// The lie in every tenth request, unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     /// Nothing: the control.

@@ -13,7 +13,7 @@ impl Loops {
         Loops::after(":", name, most_s)
     }
 
-    /// The same on this CPU alone.
+    /// Two such shells on this CPU alone.
     pub(crate) fn on_cpu(cpu: usize, name: &str, most_s: u32) -> Loops {
         super::must_have("taskset", "util-linux");
         Loops::after(&format!("taskset -cp {cpu} $$ >/dev/null"), name, most_s)

@@ -35,8 +35,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What has not ended by then hangs: no run of these tests has so much to do. It is no bound
-/// on how quick a machine must be.
+/// A process that has not ended by then hangs: no run of these tests has so much to do. It is no
+/// bound on how quick a machine must be.
 const LIMIT: Duration = Duration::from_secs(600);
 /// How long a test may look for what other programs can hide from it: in half a minute of
 /// tries, a machine of whose time others took two thirds hid some of it each time.
@@ -104,7 +104,7 @@ pub(crate) fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Op
     }
 }
 
-/// What a test finds in one run of several: other programs on this machine can spoil one,
+/// A finding that a test makes in one run of several: other programs on this machine can spoil one,
 /// hardly all that are made in [`TRYING`].
 #[track_caller]
 pub(crate) fn in_some_try<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
@@ -125,8 +125,8 @@ fn tried<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
-/// The same of what a run finds only where other programs leave it figures: if each of
-/// five has a point that is INVALID for them, there is nothing to find.
+/// A finding that a run makes only where other programs leave it figures: if each of five has a
+/// point that is INVALID for them, there is nothing to find.
 #[track_caller]
 pub(crate) fn in_some_try_unless_disturbed(what: &str, mut attempt: impl FnMut() -> (Done, bool)) {
     let (mut tries, mut undisturbed) = (0, None);

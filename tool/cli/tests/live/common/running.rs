@@ -43,12 +43,12 @@ impl Running {
         String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
     }
 
-    /// What it has printed on stderr so far.
+    /// The text so far on stderr.
     pub(crate) fn said(&self) -> String {
         Running::text(&self.stderr)
     }
 
-    /// What it has printed on stdout so far.
+    /// The text so far on stdout.
     pub(crate) fn printed(&self) -> String {
         Running::text(&self.stdout)
     }
@@ -77,7 +77,7 @@ impl Running {
         }
     }
 
-    /// The same; None if the run ends before. For runs that end by themselves soon.
+    /// Waits as `until` does; None if the run ends before. For runs that end by themselves soon.
     fn until_or_over<T>(
         &mut self,
         what: &str,
@@ -134,7 +134,7 @@ impl Running {
         self.workers_so_far()
     }
 
-    /// The same, of a keeper that may not be there yet, or any more.
+    /// The worker processes of a keeper that may not be there yet, or any more.
     fn workers_so_far(&mut self) -> Vec<Process> {
         self.keeper = self.keeper.or_else(|| self.child_named("jostle-keeper"));
         let workers = self.keeper.into_iter().flat_map(processes::children);
@@ -152,7 +152,7 @@ impl Running {
         })
     }
 
-    /// The same; None if it ends before.
+    /// Waits until so many worker processes exist; None if it ends before.
     pub(crate) fn workers_unless_over(&mut self, count: usize) -> Option<Vec<Process>> {
         self.until_or_over(&format!("{count} workers"), |run| {
             Some(run.workers_so_far()).filter(|w| w.len() >= count)
@@ -165,7 +165,7 @@ impl Running {
         self.until("a holder", Running::holder_so_far)
     }
 
-    /// The same; None if it ends before.
+    /// Waits until a worker sleeps out its hold, and finds it by that; None if it ends before.
     pub(crate) fn holder_unless_over(&mut self) -> Option<u32> {
         self.until_or_over("a holder", Running::holder_so_far)
     }
@@ -251,7 +251,8 @@ impl Running {
         self.kill_at_once(&[cleaner]);
     }
 
-    /// The same, but for the process that clears away then.
+    /// The user's process, the keeper and every worker, as one blow; the process that clears away
+    /// then is spared.
     pub(crate) fn kill_all_but_the_cleaner(&mut self) {
         self.kill_at_once(&[]);
     }

@@ -1,4 +1,4 @@
-//! What each drawing of a page must show, from the records alone.
+//! The values that each drawing of a page must show, from the records alone.
 
 use jostle_model::judged::{Side, Watched};
 use jostle_model::record::{Distribution, Fit, Recovery, Run, Slice};
@@ -223,7 +223,7 @@ const TRACKS: &[(&str, OfSlice)] = &[
 /// Lines of a drawing along the run, at most.
 const LINES: usize = 9;
 
-/// What the drawing of this title must show, of one series or, without a name, of all.
+/// The values that the drawing of this title must show, of one series or, without a name, of all.
 pub(super) fn wanted(
     set: &ResultSet,
     points: &[PointSummary<'_>],
@@ -483,7 +483,7 @@ fn along(wanted: &mut Wanted, shown: &[&PointSummary<'_>], of: OfSlice) {
     }
 }
 
-/// What a drawing of `judge` must show: each value for a second of its interval.
+/// The values that a drawing of `judge` must show: each for a second of its interval.
 pub(super) fn wanted_of_judge(watched: &Watched, title: &str) -> Wanted {
     let mut wanted = Wanted::default();
     let mut line = |column: &[f64], scale: f64| {

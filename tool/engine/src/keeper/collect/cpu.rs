@@ -75,7 +75,7 @@ pub(super) fn times(
     };
 }
 
-/// What workers used after their start.
+/// The CPU time of workers after their start.
 fn usage(order: &RunOrder, pages: &[Page<'_>], seen: &Seen) -> CpuTimes {
     let mut usage = CpuTimes::default();
     let carriers = seen.children.ended.iter();
@@ -141,7 +141,7 @@ pub(super) fn accounts(data: &mut RunData, books: &Books, seen: &Seen) -> Option
     own_s.map(|s| (s * scale.min(1.0) * 1e9).floor() / 1e9)
 }
 
-/// What the kernel counted of all threads with workers, where all came to their end.
+/// The kernel's counts of all threads with workers, where all came to their end.
 fn counts(order: &RunOrder, pages: &[Page<'_>]) -> Counts {
     let of = |count: &Count| {
         let threads = order.threads().into_iter();
@@ -151,7 +151,7 @@ fn counts(order: &RunOrder, pages: &[Page<'_>]) -> Counts {
     Count::ALL.iter().filter_map(of).collect()
 }
 
-/// What workers read of themselves; nothing if one could not.
+/// The workers' own readings; nothing if one could not read.
 fn own_clocks(pages: &[Page<'_>]) -> CpuData {
     if pages.iter().any(|page| page.get(Word::Finished) == 0) {
         return CpuData::default();

@@ -32,7 +32,7 @@ impl Groups {
         Groups(roots.filter_map(cgroup::oom_events_of).collect())
     }
 
-    /// What they have counted so far; None without any.
+    /// The groups' counts so far; None without any.
     pub(super) fn read(&self) -> Option<Signs> {
         let killed = self.0.iter().filter_map(|file| cgroup::oom_killed(file));
         let killed: Vec<u64> = killed.collect();
@@ -42,7 +42,7 @@ impl Groups {
 }
 
 impl Run<'_> {
-    /// What the workers' connections wait for, when nothing was granted for so long.
+    /// The waits of the workers' connections, when nothing was granted for so long.
     pub(super) fn path(&self, children: &Children, stood_ns: u64) -> Option<Signs> {
         if !self.work.is_remote() || self.order.workers > FEW {
             return None;

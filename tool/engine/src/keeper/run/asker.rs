@@ -34,7 +34,7 @@ pub(super) struct Asker {
 #[derive(Default)]
 struct State {
     helper: Option<Helper>,
-    /// What is asked now, and since when.
+    /// The question under way, and since when.
     asked: Option<(When, u64)>,
     /// Whether something was granted since that was asked.
     is_over: bool,

@@ -31,7 +31,7 @@ impl Looker {
         self.clock.now().saturating_sub(self.began_ns)
     }
 
-    /// What the server says about itself.
+    /// The server's report about itself.
     pub(super) fn server(self, work: &dyn Work, when: When) -> Look {
         self.ask(LookedAt::Server, when, || {
             let locks = work.accounted().ok_or(NoSigns::NotAsked)?;
@@ -179,7 +179,7 @@ impl Run<'_> {
         vec![owners, halted, path]
     }
 
-    /// What the server's control groups have counted so far.
+    /// The counts of the server's control groups so far.
     pub(super) fn look_at_groups(&self, when: When) -> Option<Look> {
         let signs = self.server_groups.borrow().read()?;
         Some(self.looker().ask(LookedAt::Group, when, || Ok(signs)))
@@ -271,7 +271,7 @@ impl Run<'_> {
         looks
     }
 
-    /// What the worker shows whose call failed first.
+    /// The state of the worker whose call failed first.
     fn first_failure(&self) -> Look {
         let pages = || (0..self.order.workers).map(|worker| self.shared.page(worker));
         let failed = pages().filter(|page| page.get(Word::FailedAt) > 0);

@@ -4,7 +4,7 @@ use jostle_sys::process::{self, Ended};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What is known of the children as they end.
+/// The children, with how they ended.
 #[derive(Default)]
 pub(crate) struct Children {
     /// The workers that each process still there carries; the canary has none.

@@ -1,4 +1,4 @@
-//! What the tool itself costs on a target, measured by one worker alone.
+//! The tool's own cost on a target, measured by one worker alone.
 
 use super::{Children, Run, failed};
 use crate::order::WorkloadOrder;

@@ -25,7 +25,7 @@ const LOOK_AT_PROGRESS_NS: u64 = 500_000_000;
 pub(crate) struct Peak {
     /// Stamp at which the locks could be released.
     pub resumed: u64,
-    /// What the server's memory had grown by.
+    /// The growth of the server's memory.
     pub held_bytes: Option<i64>,
 }
 
@@ -84,8 +84,8 @@ impl Run<'_> {
         })
     }
 
-    /// What the server's own count of its memory has grown by since `before`. A server that
-    /// does not tell any more fails the workers' next calls, too, which keep what was measured.
+    /// The growth of the server's own count of its memory since `before`. A server that does not
+    /// tell any more fails the workers' next calls, too, which keep what was measured.
     fn held_bytes(&self, before: Option<u64>) -> Option<i64> {
         let held = before.zip(self.server_memory().ok().flatten());
         held.map(|(before, after)| after as i64 - before as i64)

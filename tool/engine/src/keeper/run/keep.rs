@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Keep {
     opened: Reading,
     closed: Reading,
-    /// What the workers had counted at both ends.
+    /// The workers' counts at both ends.
     counted: [Counted; 2],
     connections: Option<u64>,
     idle: Option<Idle>,
@@ -55,7 +55,7 @@ pub(super) fn check(order: &RunOrder, work: &dyn Work) -> Result<(), Aborted> {
     }
 }
 
-/// What pages say of all workers together.
+/// The counts on the pages of all workers together.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     renewals: u64,
@@ -64,8 +64,8 @@ struct Counted {
 }
 
 impl Run<'_> {
-    /// What the server uses while workers are connected and hold nothing, before locks are
-    /// kept for so long. None where nothing is known of the server.
+    /// The server's use while workers are connected and hold nothing, before locks are kept for so
+    /// long. None where nothing is known of the server.
     pub(super) fn look_at_idle(
         &self,
         span: Nanos,
@@ -148,7 +148,7 @@ impl Run<'_> {
         serving::connections_of(&workers, std::process::id()).filter(|_| self.work.is_remote())
     }
 
-    /// What came of it, once all workers are gone.
+    /// The record of keeping, once all workers are gone.
     pub(super) fn kept(&self, keep: &Keep) -> Kept {
         let pages: Vec<Page<'_>> = (0..self.order.workers)
             .map(|worker| self.shared.page(worker))

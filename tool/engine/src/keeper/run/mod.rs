@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
     pub(super) order: &'a RunOrder,
     work: Box<dyn Work + 'a>,
-    /// What the server told before the first worker.
+    /// The server's counts before the first worker.
     server: Option<ServerFigures>,
     /// The owners of CPU time on this machine.
     books: Books,
@@ -84,7 +84,7 @@ pub(super) struct Run<'a> {
     still: Still,
     /// The start of its time.
     began_ns: u64,
-    /// What was looked at before the workers were let go.
+    /// The looks before the workers were let go.
     before: RefCell<Vec<Look>>,
     /// Asks the server who holds the locks.
     asker: Asker,
@@ -92,7 +92,7 @@ pub(super) struct Run<'a> {
     server_groups: RefCell<Groups>,
 }
 
-/// What the keeper saw, for the collection.
+/// The keeper's observations, for the collection.
 pub(super) struct Seen {
     pub ramp_ns: u64,
     pub drain_ns: u64,
@@ -101,19 +101,19 @@ pub(super) struct Seen {
     /// The window by the keeper's flag, for workers that do not stamp.
     pub flagged: (u64, u64),
     pub children: Children,
-    /// What the server counted meanwhile.
+    /// The server's counts meanwhile.
     pub server: ServerFigures,
     /// Figures of the moment when all locks were held at once (`hold`).
     pub peak: Option<Peak>,
     /// Figures of the time for which they were kept (`hold --for`).
     pub kept: Option<Kept>,
-    /// What ran along, and how it ended.
+    /// The program that ran along, and how it ended.
     pub during: Option<String>,
     /// The share of the workers' threads whose run queues were read.
     pub coverage: f64,
 }
 
-/// What driving a run came to.
+/// The outcome of driving a run.
 struct Driven {
     ramp_ns: u64,
     opened: Reading,
@@ -215,7 +215,6 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Does it.
     pub(super) fn perform(&self) -> Result<RunData, Aborted> {
         let mut children = Children::default();
         let result = match self.order.is_counted() {
@@ -301,7 +300,7 @@ impl<'a> Run<'a> {
         (figures, failed.collect())
     }
 
-    /// What is looked at before the run, and after it.
+    /// Looks at the outside before the run, and after it.
     pub(super) fn look_outside(&self, outside: &mut Outside) {
         outside.look(self.context, &self.order.cpus, self.books.cpus());
     }
@@ -315,7 +314,7 @@ impl<'a> Run<'a> {
             || (0..self.order.workers).any(failed)
     }
 
-    /// What was counted since the figures that were asked before the first worker.
+    /// The server's counts since those that were asked before the first worker.
     fn server_counted(&self) -> Result<ServerFigures, SetupError> {
         let counts = |figures: ServerFigures| [figures.grants, figures.binds, figures.unbinds];
         let Some(before) = self.server.map(counts) else {

@@ -103,7 +103,7 @@ impl Slices {
         rows.packets.push(moved(|l| l.packets));
     }
 
-    /// What was seen; None where nothing was.
+    /// The readings; None where nothing was seen.
     pub(super) fn taken(&self) -> Option<Readings> {
         let rows = self.0.borrow_mut().take()?.rows;
         (!rows.length_us.is_empty()).then_some(rows)

@@ -66,7 +66,7 @@ impl Sockets {
         *next_ns = now_ns + EVERY_NS.max(REST * took_ns);
     }
 
-    /// What was seen; None where nothing was.
+    /// The queues; None where nothing was seen.
     pub(super) fn taken(&self) -> Option<TcpQueues> {
         match self.0.take() {
             How::Seen { queues, .. } => Some(queues).filter(|queues| queues.looks > 0),

@@ -65,7 +65,7 @@ impl Workers {
     }
 }
 
-/// What was seen: of the server, where its processes are known, and in how many periods quotas
+/// The stops seen: of the server, where its processes are known, and in how many periods quotas
 /// stopped workers.
 #[derive(Default)]
 pub(super) struct Taken {

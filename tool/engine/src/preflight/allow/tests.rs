@@ -32,7 +32,7 @@ fn bound(name: &'static str, max: u64, used: u64) -> Option<Bound> {
     })
 }
 
-/// What a point with `workers` processes takes.
+/// The need of a point with `workers` processes.
 fn need(workers: u64) -> Need {
     Need {
         workers,

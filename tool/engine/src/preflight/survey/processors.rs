@@ -1,5 +1,5 @@
-//! What `jostle doctor` says of the CPUs: how many there are, how they keep time,
-//! and who takes some of theirs.
+//! The CPUs in `jostle doctor`: how many there are, how they keep time, and who takes some of
+//! theirs.
 
 use super::{Finding, SHELL, STOLEN, Severity, above, percent, write_to};
 use jostle_harness::steal_share;
@@ -99,7 +99,7 @@ pub(super) fn clock_source(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// What stamps are read from.
+/// The clock that stamps are read from.
 pub(super) fn counter(machine: &Machine) -> Option<Finding> {
     let what = "time stamp counter";
     Some(match machine.cpus.invariant_tsc? {
@@ -112,7 +112,7 @@ pub(super) fn counter(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// What decides on frequency.
+/// The governor that decides on frequency.
 pub(super) fn governor(machine: &Machine) -> Option<Finding> {
     let what = "frequency governor";
     Some(match machine.cpus.governor.as_deref() {
@@ -130,7 +130,7 @@ pub(super) fn governor(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// What stops us for part of each period.
+/// The quota that stops us for part of each period.
 pub(super) fn quota(machine: &Machine) -> Option<Finding> {
     let what = "CPU quota";
     let Some(quota) = &machine.cgroup.cpu else {
@@ -171,7 +171,7 @@ pub(super) fn quota(machine: &Machine) -> Option<Finding> {
     Some(finding.mended_by(mend))
 }
 
-/// What the hypervisor gave to others.
+/// The time that the hypervisor gave to others.
 pub(super) fn steal(machine: &Machine) -> Option<Finding> {
     let ticks = machine.ticks.as_ref()?;
     let share = steal_share(ticks.busy, ticks.stolen)?;

@@ -1,5 +1,5 @@
-//! What `jostle doctor` says of sockets: how many connections there can be, and
-//! what would bend or end a sweep of them.
+//! The sockets in `jostle doctor`: how many connections there can be, and what would bend or end a
+//! sweep of them.
 
 use super::{Finding, Severity};
 use crate::order::Demand;
@@ -46,7 +46,7 @@ pub(super) fn ports(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// What may wait to be accepted.
+/// The limit of connections that wait to be accepted.
 pub(super) fn backlog(machine: &Machine) -> Option<Finding> {
     let somaxconn = machine.net.somaxconn?;
     let finding = Finding::fine(
@@ -83,7 +83,7 @@ pub(super) fn time_wait(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// What watches connections.
+/// The tracking of connections.
 pub(super) fn conntrack(machine: &Machine) -> Option<Finding> {
     let (most, now) = machine.net.conntrack?;
     let finding = Finding::fine(

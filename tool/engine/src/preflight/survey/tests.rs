@@ -206,7 +206,7 @@ fn each_flaw_is_found_with_its_severity_and_a_remedy_and_nothing_else() {
     }
 }
 
-/// What a shell of root would run; the rest needs a person who decides.
+/// A finding has a command where a shell of root could run it; the rest needs a person who decides.
 #[test]
 fn what_a_command_mends_comes_with_it() {
     type Flaw = fn(&mut Machine);

@@ -37,7 +37,7 @@ fn counted(grants: u64) -> Option<Server> {
     })
 }
 
-/// What became of an order on so many hosts that did this.
+/// The result of an order on so many hosts that did this.
 fn of(order: &RunOrder, gathered: Vec<RunData>) -> RunData {
     let hosts = hosts(gathered.len());
     let parts = parts(order, gathered);

@@ -25,7 +25,7 @@ pub(super) struct Exchange {
     pub back: u64,
 }
 
-/// What exchanges of one moment say: the other's clock less ours lies between.
+/// The bounds from exchanges of one moment: the other's clock less ours lies between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// At the least.
@@ -36,7 +36,7 @@ pub(super) struct Bounds {
     pub at: u64,
 }
 
-/// What so long may have moved the clocks against each other.
+/// The drift that so long may have caused between the clocks.
 fn drift(elapsed: u64) -> i64 {
     (elapsed / 1_000_000 * DRIFT_PPM + elapsed % 1_000_000 * DRIFT_PPM / 1_000_000 + 1) as i64
 }

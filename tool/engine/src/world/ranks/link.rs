@@ -1,4 +1,4 @@
-//! What carries bytes between ranks: MPI, or, in tests, channels.
+//! The link that carries bytes between ranks: MPI, or, in tests, channels.
 
 /// A message that could not be sent or received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

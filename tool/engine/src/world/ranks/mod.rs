@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use link::{Link, LinkError};
 
-/// What a rank is to do.
+/// A rank's role.
 pub enum Joined {
     /// It is the first: it measures, with all of these.
     First(Box<dyn Hosts>),
@@ -36,9 +36,9 @@ struct Limits {
     beat: Duration,
     /// A host that is silent for so long is given up.
     silence: Duration,
-    /// The same for rank 0, as the others see it in a run.
+    /// Rank 0's silence in a run, after which the others give up.
     first_silence: Duration,
-    /// The same between two runs, in which rank 0 may be busy by itself.
+    /// Its silence between two runs, in which rank 0 may be busy by itself.
     rest: Duration,
     /// For one host to prepare: the keeper's own patience, and the way.
     ready: Duration,
@@ -71,11 +71,11 @@ impl Default for Limits {
     }
 }
 
-/// What joining needs of the program that does it.
+/// The means that joining needs of the program that does it.
 pub struct Rank<'a> {
     /// The program's version.
     pub version: &'a str,
-    /// What it was built from, where the build knew.
+    /// The commit it was built from, where the build knew.
     pub commit: Option<&'a str>,
     /// The exit code with which somebody wants this process to end, if so.
     pub ended: &'a mut dyn FnMut() -> Option<u8>,

@@ -209,7 +209,7 @@ mod tests {
         fn end(&mut self) {}
     }
 
-    /// What this rank would do next, having been told something so long ago.
+    /// A participant that was told something so long ago.
     fn told(ago: Option<Duration>) -> Other<Wired, Nobody> {
         let limits = Limits::default();
         let now = Instant::now();

@@ -9,7 +9,7 @@ use crate::order::{Reply, Request};
 use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
 
-/// What a participant needs of a keeper; tests bring their own.
+/// The keeper of a participant; tests bring their own.
 pub(super) trait Port {
     /// As [`Keeper::ask`].
     ///

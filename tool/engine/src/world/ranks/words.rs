@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Hello {
     /// This build's version.
     pub version: String,
-    /// What it was built from, where the build knew.
+    /// The commit it was built from, where the build knew.
     pub commit: Option<String>,
     /// The schema of its records.
     pub schema: String,
@@ -87,7 +87,6 @@ impl Hello {
 pub(super) enum ToHost {
     /// This, of the keeper.
     Ask {
-        /// The run.
         run: u64,
         /// With times of the host's own `CLOCK_MONOTONIC`.
         request: Request,
@@ -109,16 +108,12 @@ pub(super) enum ToHost {
 pub(super) enum FromHost {
     /// The keeper replied.
     Said {
-        /// The run.
         run: u64,
         /// How far it is, or what it did.
         reply: Reply,
     },
     /// It has received the abort.
-    Aborting {
-        /// The run.
-        run: u64,
-    },
+    Aborting { run: u64 },
     /// It is still there.
     Beat,
     /// It was told to end by somebody else.
@@ -144,9 +139,9 @@ impl FromHost {
 /// the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
-    /// Which question.
+    /// The question's number.
     Ping(u32),
-    /// Which one, and what the clock shows.
+    /// The question's number, and the clock's reading.
     Pong(u32, u64),
 }
 

@@ -1,4 +1,4 @@
-//! What stands before the points.
+//! The lines before the points.
 
 use super::map;
 use jostle_model::hosts::{HostCeiling, HostHere};

@@ -1,4 +1,4 @@
-//! What `judge` writes.
+//! The records that `judge` writes.
 
 use super::experiment::environment;
 use super::run::verdict;

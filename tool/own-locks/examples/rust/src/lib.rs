@@ -15,7 +15,7 @@ use std::time::Duration;
 /// No signal ends a wait: so often it looks up, and jostle calls again.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// What lies in the shared memory before the locks: the workers' process.
+/// The head of the shared memory, before the locks: the workers' process.
 #[repr(C, align(128))]
 struct Head {
     process: AtomicU32,

@@ -69,7 +69,7 @@ struct Course<'s, 'a> {
 }
 
 impl Course<'_, '_> {
-    /// What the end of its line is called: the series or the swept value, and the drift.
+    /// The label at the end of its line: the series or the swept value, and the drift.
     fn name(&self, chapter: &Chapter<'_>, series: &Series<'_>) -> String {
         let name = match chapter.sweeps() {
             true => compact(self.spot.x),

@@ -1,6 +1,6 @@
 //! The main figure of each workload: what answers the question that a plan asks.
 //!
-//! Which they are for a workload stands in its row of [`crate::workloads`].
+//! The figures of a workload stand in its row of [`crate::workloads`].
 
 use super::{Chapter, Drawing};
 use crate::workloads::shown;
@@ -8,7 +8,7 @@ use crate::workloads::shown;
 /// Drawings of a main figure, at most: side by side on a screen.
 const DRAWINGS: usize = 2;
 
-/// What a workload is for.
+/// The question that a workload answers.
 pub(crate) struct Answer {
     /// Where something is swept.
     pub(crate) question: &'static str,

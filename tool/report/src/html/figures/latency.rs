@@ -64,7 +64,7 @@ impl Reading {
     }
 }
 
-/// What is drawn.
+/// A latency to draw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
     /// Of the figure.
@@ -82,7 +82,7 @@ pub(crate) struct Latency {
 pub(crate) struct Rise {
     words: String,
     after: f64,
-    /// The same as `after` where the rise begins at one value.
+    /// As `after` where the rise begins at one value.
     before: f64,
 }
 

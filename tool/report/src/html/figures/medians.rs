@@ -206,8 +206,8 @@ fn limits<'s, 'a>(chapter: &'s Chapter<'a>) -> Limits<'s, 'a> {
         .collect()
 }
 
-/// What nothing could exceed: one line where it is the same for all series,
-/// else one for each.
+/// The bound that nothing could exceed: one line where it is equal for all series, else one for
+/// each.
 fn ideals(chapter: &Chapter<'_>, shown: &[&Series<'_>]) -> Vec<Vec<(f64, f64)>> {
     let line = |series: &Series<'_>| -> Vec<(f64, f64)> {
         let usable = series.spots.iter().filter(|spot| spot.usable());

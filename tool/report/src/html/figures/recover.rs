@@ -23,7 +23,7 @@ const WIDTH: f64 = 576.0;
 /// Letters of a name, at most.
 const LETTERS: usize = 26;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     /// After so many nanoseconds, or for so long.
@@ -39,9 +39,9 @@ struct Kind {
     title: &'static str,
     note: &'static str,
     came: fn(&Recovery) -> Came,
-    /// What it means that there is none, for data, and shorter beside a row's name.
+    /// The meaning of its absence, for data, and shorter beside a row's name.
     none: [&'static str; 2],
-    /// Which one of the runs' times the bar marks, and its name.
+    /// The one of the runs' times that the bar marks, and its name.
     bar: fn(&[f64]) -> Option<f64>,
     says: &'static str,
     /// Style of the marks; empty: the series' own.
@@ -184,7 +184,7 @@ fn said(kind: &Kind, row: &Row<'_, '_>) -> &'static str {
     }
 }
 
-/// What the runs of a row came to.
+/// The outcomes of the runs of a row.
 fn in_words(kind: &Kind, row: &Row<'_, '_>) -> String {
     if !row.spot.usable() {
         return "INVALID".to_owned();

@@ -16,7 +16,7 @@ struct Share {
     least: f64,
     mean: f64,
     most: f64,
-    /// What else is known, for the hover text.
+    /// Other facts, for the hover text.
     beside: String,
 }
 

@@ -15,7 +15,7 @@ fn asking(asking: Asking) -> NatsWire {
     wire
 }
 
-/// What was put together, without the names.
+/// The bytes put together, without the names.
 fn sent(out: &[u8]) -> String {
     let text = String::from_utf8(out.to_vec()).unwrap();
     let mut said = Vec::new();
@@ -90,7 +90,7 @@ fn nothing(wire: &NatsWire) -> String {
     answer_to(wire, "NATS/1.0 404 Message Not Found\r\n\r\n", "")
 }
 
-/// What the bucket has stored, at this sequence.
+/// A change that the bucket has stored, at this sequence.
 fn changed(sequence: u64, line: &str) -> String {
     let head = format!("NATS/1.0\r\n{line}Nats-Sequence: {sequence}\r\n\r\n");
     headed("jostle.x.y", 2, &head, "")
@@ -118,7 +118,7 @@ fn hears(wire: &mut NatsWire, bytes: &str) -> (Answer, String) {
     (answer, sent(&out))
 }
 
-/// What is answered, and what is sent then.
+/// An answer, and the bytes sent then.
 type Heard<'a> = (fn(&NatsWire) -> String, &'a str);
 
 /// Makes each answer of what it awaits by then, and compares what it sends.

@@ -1,4 +1,4 @@
-//! What failed, in words: the server's errors, and a session that is over or silent.
+//! Words for failures: the server's errors, and a session that is over or silent.
 
 use super::{DELETE, LIST, PING_CALL};
 use crate::CallError;
@@ -24,7 +24,7 @@ pub(super) const LAPSED: CallError = CallError::saying(
     "our node was gone before the lock was granted",
 );
 
-/// The same at the release.
+/// The session was gone at the release.
 pub(super) const LOST: CallError = CallError::saying(
     DELETE,
     Errno::TIMEDOUT,

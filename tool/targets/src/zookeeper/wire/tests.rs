@@ -98,7 +98,7 @@ impl crate::Launcher for Nobody {
     }
 }
 
-/// What some bytes come to; None where more are needed. The type of the request that
+/// The wire's answer to some bytes; None where more are needed. The type of the request that
 /// follows, 0 for none.
 fn hears(wire: &mut ZookeeperWire, input: &[u8]) -> Result<Option<(Answer, i32)>, CallError> {
     let Some((reply, length)) = wire.decode(input, "x")? else {

@@ -11,7 +11,7 @@ use jostle_testbed::lock_servers as servers;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a test may choose.
+/// The choices of a test.
 #[derive(Clone)]
 pub(crate) struct Bench<'a> {
     pub ledger: &'a Ledger,
@@ -138,7 +138,7 @@ pub(crate) fn until<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn 
     }
 }
 
-/// The same, and expects that no more comes.
+/// Waits until the count is as expected, and expects that no more comes.
 pub(crate) fn settles<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
     until(expected, counted);
     std::thread::sleep(LOOK);

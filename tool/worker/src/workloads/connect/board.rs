@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What a process is to do: its word of orders.
+/// A process's orders: a word.
 pub mod order {
     /// Wait.
     pub const WAIT: u32 = 0;
@@ -71,7 +71,7 @@ pub enum Count {
 
 const COUNTS: usize = 13;
 
-/// What each process writes of itself.
+/// The words that each process writes about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Own {
     /// Its orders.
@@ -221,7 +221,7 @@ impl Board {
         &self.region.words32(count as usize * LINE, 1)[0]
     }
 
-    /// What it is now.
+    /// Its present value.
     #[inline]
     pub fn get(&self, count: Count) -> u64 {
         self.count(count).load(Acquire)
@@ -250,7 +250,7 @@ impl Board {
         self.region.words64((COUNTS + process) * LINE, OWN)
     }
 
-    /// What a process wrote of itself.
+    /// A process's own word.
     pub fn own(&self, process: usize, own: Own) -> u64 {
         self.own_line(process)[own as usize].load(Acquire)
     }
@@ -316,7 +316,7 @@ impl Board {
         bucket.store(bucket.load(Relaxed).saturating_add(1), Relaxed);
     }
 
-    /// What was noted.
+    /// The notes of one stretch.
     pub fn tally(&self, stretch: usize, figure: BoardHistogram) -> Tally {
         let (head, buckets) = self.histogram(stretch, figure);
         let of = |at: usize| head[at].load(Acquire);
@@ -338,7 +338,7 @@ impl Board {
         tally
     }
 
-    /// What was noted over several stretches.
+    /// The notes of several stretches together.
     pub fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: BoardHistogram) -> Tally {
         let mut sum = Tally::default();
         stretches.for_each(|stretch| sum.add(&self.tally(stretch, figure)));

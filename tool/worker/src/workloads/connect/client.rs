@@ -13,10 +13,10 @@ use std::time::Duration;
 /// Between two looks at whether the server has caught up.
 const CATCH_UP: Duration = Duration::from_micros(100);
 
-/// What one client process is to do.
+/// The task of one client process.
 #[derive(Debug)]
 pub struct Client<'a> {
-    /// What all share.
+    /// The board that all share.
     pub board: &'a Board,
     /// Makes the connections.
     pub plug: Plug<'a>,
@@ -38,7 +38,7 @@ pub struct Client<'a> {
     pub bind_only: bool,
 }
 
-/// What a client process has.
+/// The resources of a client process.
 struct Held {
     /// Its connections, in the order of opening.
     fds: Vec<OwnedFd>,

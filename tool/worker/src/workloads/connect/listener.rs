@@ -15,10 +15,10 @@ const PORTS: u64 = 8_000;
 /// Further ports to try where the first is taken, each `PORTS` above the one before.
 const OTHERS: u64 = 2;
 
-/// What one of them is to do.
+/// The task of one listening process.
 #[derive(Debug)]
 pub struct Listener<'a> {
-    /// What all share.
+    /// The board that all share.
     pub board: &'a Board,
     /// Its number among all processes.
     pub number: usize,

@@ -38,7 +38,7 @@ pub fn decade(nth: u64) -> String {
     format!("{}..{}", short(low), short(low * 10))
 }
 
-/// Which decade a count belongs to, its upper end included.
+/// The decade that a count belongs to, its upper end included.
 trait Below {
     fn ilog10_below(self) -> u32;
 }

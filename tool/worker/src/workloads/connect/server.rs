@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 /// wants to know its usage.
 const LOOK_UP_NS: i64 = 10_000_000;
 
-/// What one server process is to do.
+/// The task of one server process.
 #[derive(Debug)]
 pub struct Server<'a> {
-    /// What all share.
+    /// The board that all share.
     pub board: &'a Board,
     /// Listening sockets, by lane; one lane where all share.
     pub listening: &'a [Vec<OwnedFd>],

@@ -22,7 +22,7 @@ pub(super) struct Asking<'a> {
     numbers: Numbers,
 }
 
-/// Which of the requests of all workers are one worker's.
+/// The numbers of one worker's requests among those of all workers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     first: u64,
@@ -60,7 +60,7 @@ pub(super) struct Made {
     pub sent: u64,
     /// Stamp of its end.
     pub ended: u64,
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
     child: Usage,
 }
@@ -139,7 +139,7 @@ impl<'a> Asking<'a> {
         self.sheet
     }
 
-    /// What stands for `{n}` in request number `nth`.
+    /// The number for `{n}` in request number `nth`.
     fn number(&self, nth: u64) -> u64 {
         match self.requests.numbers {
             Some(numbers) => self.numbers.of(nth) % numbers.max(1),

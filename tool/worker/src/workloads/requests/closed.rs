@@ -14,7 +14,7 @@ pub(super) fn counted(asking: &mut Asking<'_>, operations: u64) -> bool {
     true
 }
 
-/// Which tenth of `operations` number `nth` belongs to.
+/// The tenth of `operations` that number `nth` belongs to.
 fn tenth_of(nth: u64, operations: u64) -> usize {
     (nth * SLICES as u64 / operations.max(1)) as usize
 }

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-/// What is asked, and where its workers note what came of it.
+/// The requests, and the sheets where its workers note the results.
 #[derive(Debug)]
 pub(crate) struct Requesting<'a> {
     target: Box<dyn Requests>,
@@ -55,7 +55,6 @@ pub(crate) enum Pacing<'a> {
 }
 
 impl<'a> Pacing<'a> {
-    /// What is asked.
     fn requests(self) -> &'a RequestOrder {
         match self {
             Pacing::Ask(ask) => &ask.requests,
@@ -70,7 +69,7 @@ impl<'a> Pacing<'a> {
 enum Due {
     /// When the one before was answered, for a number of requests.
     Counted(u64),
-    /// The same until the window closes; so many generators.
+    /// At the answer to the one before, until the window closes; so many generators.
     Windowed(usize),
     /// By a schedule.
     Scheduled(Pool),

@@ -23,7 +23,7 @@ use jostle_sys::shared::{LINE, Region};
 use jostle_sys::signal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the canary sleeps for.
+/// The canary's sleep.
 const CANARY_NS: u64 = 1_000_000;
 
 /// A worker that waits for a request after a pause wakes so long before it is due. An
@@ -47,7 +47,7 @@ pub(super) struct Pool {
     drop_after_ns: u64,
 }
 
-/// What one worker knows of its slot.
+/// A worker's knowledge of its slot.
 struct Slot {
     /// Stamp at which it came free.
     free: u64,
@@ -62,7 +62,7 @@ impl Slot {
         due.max(self.free - self.debt)
     }
 
-    /// What the target was late by with it.
+    /// The target's lateness with it.
     fn target_lag(&self, due: u64) -> u64 {
         self.could(due) - due
     }
@@ -212,11 +212,10 @@ impl Pool {
         (u128::from(within) * SLICES as u128 / u128::from(self.window_ns.max(1))) as usize
     }
 
-    /// What became of all planned requests, once the workers are gone. `spare` is a
-    /// sheet that no worker writes.
+    /// The outcomes of all planned requests, once the workers are gone. `spare` is a sheet that no
+    /// worker writes.
     ///
-    /// What is planned is counted by the schedule and what became of it by the
-    /// workers, so that the two can disagree.
+    /// Plans are counted by the schedule and outcomes by the workers, so that the two can disagree.
     pub(super) fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopData {
         let mut all = OpenLoop {
             planned: self.due.iter().filter(|due| self.is_planned(**due)).count() as u64,

@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(super) enum Part {
     /// From sending to answer, successes.
     Service,
-    /// The same, of others.
+    /// From sending to answer, of failed requests.
     Failed,
     /// From the intended start to the answer, successes.
     Response,
     /// From the intended start to the end of the run, or to being dropped.
     Unanswered,
-    /// What the generator was late by.
+    /// The generator's lateness.
     GeneratorLag,
-    /// What the target was late by.
+    /// The target's lateness.
     TargetLag,
-    /// What the canary was late by.
+    /// The canary's lateness.
     CanaryLag,
     /// A phase of the successes, by its number.
     Phase(usize),
@@ -73,7 +73,7 @@ impl Outcome {
     }
 }
 
-/// What is counted of requests that were due in the window (open loop).
+/// The fate of requests that were due in the window (open loop).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Fate {
@@ -89,7 +89,6 @@ pub(super) enum Fate {
     DroppedAtEnd,
 }
 
-/// The fates.
 const FATES: usize = 5;
 
 /// Where a request is that a worker has taken from the schedule.
@@ -142,7 +141,7 @@ pub(super) struct Sheet<'a> {
     phases: usize,
 }
 
-/// What all requests came to.
+/// The outcomes of all requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcomes {
     /// By code.
@@ -208,7 +207,7 @@ impl Sheets {
         all.merged()
     }
 
-    /// What the requests of all workers came to.
+    /// The outcomes of the requests of all workers.
     pub(super) fn outcomes(&self) -> Outcomes {
         let mut all = Outcomes::default();
         for sheet in self.all() {

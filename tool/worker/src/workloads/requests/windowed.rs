@@ -75,7 +75,7 @@ pub(super) fn overlap(from: u64, to: u64, opens: u64, closes: u64) -> u64 {
     to.min(closes).saturating_sub(from.max(opens))
 }
 
-/// Which tenth of the window an answer came in; None: outside.
+/// The tenth of the window that an answer came in; None: outside.
 fn tenth_of(made: &Made, opens: u64, closes: u64) -> Option<usize> {
     (opens..closes).contains(&made.ended).then(|| {
         let since = u128::from(made.ended - opens);

@@ -130,7 +130,7 @@ pub(super) fn run(bench: &Bench, case: &Case) -> anyhow::Result<Watched> {
     watched.map(|(_, watched)| watched)
 }
 
-/// What is done to a side in mid-run.
+/// Disturbs a side in mid-run.
 fn disturb(sides: &Sides, planted: &Plant) {
     let wait = |seconds: f64| std::thread::sleep(Duration::from_secs_f64(seconds));
     let each = |side: Side, tell: fn(u32)| {

@@ -62,7 +62,7 @@ impl Stage {
     }
 }
 
-/// What rank 0 knows of a host.
+/// Rank 0's knowledge of a host.
 #[derive(Debug)]
 struct Seat {
     heard: Waited,

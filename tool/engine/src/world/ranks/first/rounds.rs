@@ -27,7 +27,7 @@ const ENDLESS: Duration = Duration::MAX;
 /// theirs.
 const LOOKS: u32 = 50;
 
-/// What all agreed on.
+/// The start that all agreed on.
 struct Start {
     /// In rank 0's time.
     at: u64,
@@ -254,8 +254,8 @@ impl<L: Link> First<L> {
         self.reach(round, taking, phase::OVER, patience)
     }
 
-    /// What each did after this start. `take` takes the data from its seat, with the time
-    /// at which it began by its own clock; zero if it did not begin.
+    /// The data of each after this start. `take` takes the data from its seat, with the time at
+    /// which it began by its own clock; zero if it did not begin.
     fn did<D>(
         &mut self,
         taking: &[usize],

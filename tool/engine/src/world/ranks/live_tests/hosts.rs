@@ -33,7 +33,7 @@ pub(super) const QUICK: Limits = Limits {
 /// Who did what, in order.
 pub(super) type Log = Arc<Mutex<Vec<(usize, &'static str)>>>;
 
-/// What a keeper does that is not as it should be.
+/// A planted fault of a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
@@ -181,7 +181,7 @@ pub(super) fn serve(link: impl Link, actor: Actor, hello: &Hello) -> Result<(), 
     serve_until(link, actor, hello, &mut || None)
 }
 
-/// What it complains of.
+/// The life of a rank that may be told to end; an error is its complaint.
 pub(super) fn serve_until(
     link: impl Link,
     actor: Actor,
