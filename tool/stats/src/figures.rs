@@ -1,9 +1,9 @@
 //! The figures of a run: a row for each, from which tables, csv, pages, metrics, summaries,
 //! comparisons, rankings and fits take all that they need of it.
 //!
-//! Data that no row can hold stand where they are used: distributions with their bounds,
-//! percentiles of all requests of a point, what the data name (phases, answers, errors), the figure
-//! that a workload is known by, and the order of what is printed beside each other.
+//! Data that no row can hold stand where they are used: distributions with their bounds, percentiles
+//! of all requests of a point, what the data name (phases, answers, errors), and the order of
+//! what is printed side by side. [`headline`] is the figure that a workload is known by.
 
 use Better::More;
 use jostle_model::Plan;
@@ -548,4 +548,25 @@ fn busiest(run: &Run) -> Option<f64> {
 
 fn yes(is: Option<bool>) -> Option<f64> {
     is.map(|is| f64::from(u8::from(is)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_name_is_of_one_figure_in_summaries_in_comparisons_and_in_laws_of_growth() {
+        let compared = FIGURES.iter().filter(|of| !of.compared.is_empty());
+        let fitted = FIGURES.iter().filter(|of| !of.grows.is_empty());
+        let uses: [Vec<&str>; 3] = [
+            SUMMARIZED.iter().map(|of| of.name).collect(),
+            compared.map(Figure::compared_name).collect(),
+            fitted.map(|of| of.name).collect(),
+        ];
+        for names in uses {
+            let once: BTreeSet<&str> = names.iter().copied().collect();
+            assert_eq!(once.len(), names.len(), "{names:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The console sessions of the README, run as they stand there.
 
-use crate::common::{Place, jostle, must_have};
+use crate::common::{Place, must_have};
 use std::process::Command;
 
 #[test]
@@ -17,30 +17,6 @@ fn the_sessions_of_who_are_true() {
 #[test]
 fn the_sessions_of_compare_are_true() {
     trycmd::TestCases::new().case("tests/compare.md");
-}
-
-fn sample(name: &str) -> String {
-    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/src/compare/samples");
-    format!("{samples}/{name}")
-}
-
-#[test]
-fn results_of_other_tools_are_compared_and_decide_nothing() {
-    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.in/base.jsonl");
-    let go = sample("go.txt");
-    let run = |line: &str| jostle(line).run();
-    run(&format!("compare {go} {go}"))
-        .exits(3)
-        .prints("BenchmarkJoin")
-        .prints("4 undecided (separate sittings");
-    for (line, says) in [
-        (format!("compare {go} {ours}"), "another tool's result"),
-        (format!("compare {go}"), "another tool's result"),
-        (format!("compare {go} {go} --html x.html"), "leave it out"),
-    ] {
-        run(&line).exits(2).says(says);
-    }
-    run(&format!("compare {ours} {go}")).exits(1);
 }
 
 #[test]
