@@ -6,13 +6,17 @@
 //! tells libFuzzer which edges an input took is reached by stable flags. Without
 //! nightly there is no AddressSanitizer, which code without `unsafe` can spare.
 
+use anyhow::ensure;
 use jostle_testbed::{packages, shell};
 use std::process::Command;
 
 /// Fuzzes one target, or all one after the other, for so many seconds each.
 pub(crate) fn run(only: Option<&str>, seconds: u32) -> anyhow::Result<()> {
     packages::ensure(&["g++"])?;
-    shell::run(&mut script(only, seconds))
+    // The script says what is wrong; its text in an error would hide that.
+    let status = script(only, seconds).status()?;
+    ensure!(status.success(), "fuzz.sh: {status}");
+    Ok(())
 }
 
 fn script(only: Option<&str>, seconds: u32) -> Command {

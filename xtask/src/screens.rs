@@ -1,5 +1,6 @@
 //! `cargo xtask screens`: `screens.sh`, with what it needs.
 
+use anyhow::ensure;
 use jostle_testbed::{packages, shell};
 use std::process::Command;
 
@@ -10,5 +11,7 @@ pub(crate) fn screens() -> anyhow::Result<()> {
     let jostle = shell::target_directory().join("debug/jostle");
     let mut script = Command::new("sh");
     script.args(["-c", include_str!("screens.sh"), "screens.sh"]);
-    shell::run(script.arg(jostle).current_dir(shell::root()))
+    let status = script.arg(jostle).current_dir(shell::root()).status()?;
+    ensure!(status.success(), "screens.sh: {status}");
+    Ok(())
 }
