@@ -201,7 +201,7 @@ mod tests {
             ("told_by", "    release: Its release, which failed."),
             ("end", "end: How an experiment ended.\n  exit: "),
             // A key of a map.
-            ("page_faults", "run.counts{}?: What the kernel counted"),
+            ("page_faults", "run.counts{}?: The kernel's counts"),
             ("p99", "(percentiles)"),
         ];
         for (name, expected) in cases {
