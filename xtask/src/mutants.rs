@@ -50,10 +50,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
     shell::run(cargo.args(tests))?;
     let program = test_program(&target.join("debug/deps"))?;
-    ensure!(passes(&program, usize::MAX)?, "the sound table fails");
+    ensure!(
+        passes(&copy, &program, usize::MAX)?,
+        "the sound table fails"
+    );
     for (number, mutant) in mutants().enumerate() {
         let name = mutant[0];
-        ensure!(!passes(&program, number)?, "nobody sees that {name}");
+        ensure!(!passes(&copy, &program, number)?, "nobody sees that {name}");
         println!("seen: {name}");
     }
     Ok(())
@@ -102,9 +105,10 @@ fn test_program(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
     Ok(newest.1)
 }
 
-/// Whether the tests pass with this fault.
-fn passes(program: &Path, number: usize) -> anyhow::Result<bool> {
+/// Whether the tests pass with this fault. They keep the inputs that fail in the copy.
+fn passes(copy: &Path, program: &Path, number: usize) -> anyhow::Result<bool> {
     let mut tests = Command::new(program);
+    tests.current_dir(copy);
     let tests = tests.args(TESTS).env("MUTANT", number.to_string());
     let tests = tests.env("JOSTLE_PATIENCE", "10");
     Ok(tests.output()?.status.success())
