@@ -148,7 +148,9 @@ mod tests {
                 gone.extend(examples.filter(|line| !sources.contains(line.trim())));
             } else {
                 let codes = text.split('`').skip(1).step_by(2);
-                gone.extend(codes.filter(|code| !is_there(code, &defined)));
+                // A variant of an enum is used somewhere.
+                let is_used = |code: &&str| code.contains("::") && sources.contains(*code);
+                gone.extend(codes.filter(|code| !is_used(code) && !is_there(code, &defined)));
             }
         }
         assert!(gone.is_empty(), "{gone:#?}");
