@@ -86,7 +86,7 @@ def put(name, query):
 
 
 def look(name, query):
-    """At once, or when the key is of a later index than the query names."""
+    """Answers at once, or when the index of the key exceeds that of the query."""
     wait = seconds(query.get("wait", "300s"))
     until = time.monotonic() + wait * 17 / 16
     while True:

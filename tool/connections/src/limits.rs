@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(names[0], ("ephemeral ports", 28_232));
         // (20 GiB - 1 GiB) / 10 kB
         assert_eq!(names[1], ("memory", 2_040_109));
-        // Of 32,768 pids 768 are in use, and the kernel skips 300.
+        // 768 of 32,768 pids are in use, and the kernel skips 300.
         assert!(names[2].0.contains("31700 processes that kernel.pid_max"));
         assert!(
             found[0]

@@ -1,6 +1,5 @@
-//! Connections that wait for answers, and whether a server answers them in turn, one after the
-//! other at even distances: as it does where each request needs the same lock, or stands in the
-//! same queue, for some time.
+//! Connections that wait for answers, and whether a server answers them in turn: one after the
+//! other, at even intervals. It does so where all requests need the same lock, or wait in one queue.
 //!
 //! Where each request waits for a time of its own, answers come whenever they come: some close
 //! together, and others far apart.

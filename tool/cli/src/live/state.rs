@@ -33,7 +33,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Of a page that has just connected.
+    /// The state of a page that has just connected.
     pub(super) const NOTHING: Seen = Seen {
         changes: u64::MAX,
         tables: 0,

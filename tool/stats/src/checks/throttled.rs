@@ -14,7 +14,8 @@ pub static CHECK: Check = Check {
     threshold: || format!("more than {MOST} throttled periods: INVALID"),
     source: "sched-bwc in the kernel's documentation: a throttled group stands still for the \
              rest of its period (100 ms), owner and waiters alike",
-    fooled_by: "a quota of a parent group that is not visible from inside the container: the \
+    fooled_by: "a group into which workers are put for less than 0.1 s, the time between two looks \
+                at theirs; a quota of a parent group that is not visible from inside the container: the \
                 symptom is a low share of the ideal with idle CPUs",
     advice: "raise the quota: `jostle doctor` names the group and the command (cpu.max; version \
              1: cpu.cfs_quota_us)",

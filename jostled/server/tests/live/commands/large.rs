@@ -65,7 +65,7 @@ fn page(value: Value) -> (String, Vec<Value>) {
     (short(&parts[0]), page)
 }
 
-/// The lock that a row is of.
+/// The lock that a row names.
 fn lock_of(row: &Value) -> String {
     // A map in RESP2: names and values in turns.
     let fields = rows(row.clone());

@@ -84,7 +84,7 @@ fn collect(
         return Ok(());
     }
     let sampler = Sampler::start()?;
-    // What `call` starts, beside the servers.
+    // `call` starts these, beside the servers.
     let packages = ["redis-tools", "curl", "ldap-utils"];
     let mut bench = Bench::set_up(&series.jostle()?, &packages, None)?;
     for server in missing.iter().filter_map(|line| line.server) {

@@ -1,7 +1,7 @@
 //! `jostle judge` over load generators that are held back, or whose servers are: is a
 //! saturated generator ever called clean, or a clean one saturated?
 //!
-//! A session is of one generator. [`truth`] has the definitions, [`mod@generators`] what is run.
+//! Each session runs one generator. [`truth`] has the definitions, [`mod@generators`] the programs.
 //! [`cases`] are generators and servers whose limits are known beforehand, [`idle`] repeats these
 //! generators where nothing is planted.
 

@@ -82,7 +82,7 @@ pub(super) fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
         let Some(kind) = Kind::of(&run.link.kind) else {
             continue;
         };
-        // What checks want to know beside the run.
+        // Facts beside the run that checks need.
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
             plan: run.plan.clone(),
