@@ -17,6 +17,9 @@ use std::time::Duration;
 /// For each of two looks at the descriptors of all processes.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Who has a socket, where that may not be seen.
+const UNSEEN: &str = "a program that may not be seen";
+
 /// Tracers of a kind that are named.
 const NAMED: usize = 3;
 
@@ -100,7 +103,11 @@ impl Outside {
         self.captures.push(match tracing::captures() {
             Err(_) => (Vec::new(), false),
             Ok(sockets) if sockets.is_empty() => (Vec::new(), true),
-            Ok(sockets) => named(tracing::owners(&sockets, PATIENCE)),
+            Ok(sockets) => match named(tracing::owners(&sockets, PATIENCE)) {
+                // Another user's, or in a container: it is there all the same.
+                (names, _) if names.is_empty() => (vec![UNSEEN.to_owned()], true),
+                found => found,
+            },
         });
         self.clocks.push(clock::monotonic_and_raw());
     }

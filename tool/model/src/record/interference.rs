@@ -23,7 +23,7 @@ pub struct Interference {
     /// `sched:sched_switch`; absent, that is unchecked, where it is not mounted or may not be read.
     pub traced: Option<Vec<String>>,
     /// Programs whose sockets got every packet (packet(7)) of our network namespace, at most
-    /// three; absent where the kernel does not tell, or does not tell whose they are.
+    /// three, or that one may not be seen; absent where the kernel does not tell.
     pub captures: Option<Vec<String>>,
     /// How far CLOCK_MONOTONIC went from before the run to after it, by CLOCK_MONOTONIC_RAW, which
     /// nobody sets: 1.1 where somebody lets the clock run a tenth too fast.
