@@ -21,7 +21,7 @@ use jostle_stats::summary::{OneBound, PointSummary, summarize};
 /// with nothing beside them: what is within their span is true of them.
 const APART: f64 = 0.30;
 /// Share of the CPUs that others may have used in a control: within what a control scatters.
-const QUIET: f64 = 0.03;
+pub(super) const QUIET: f64 = 0.03;
 
 /// A figure printed of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
