@@ -1,10 +1,23 @@
-//! Ten questions and their answers in `lab/record/ten-questions.md`: each
-//! page must answer by its title and its first figure.
+//! Ten questions that pages of lab/record must answer by their title and first figure alone: no
+//! later title may lose the words of an answer. They were chosen with the titles in view. Titles and
+//! a question were changed after the first of two readers who had seen neither code nor program;
+//! the second answered ten of ten, nine of them surely.
 
 use crate::{html, read_from};
 use std::path::Path;
 
-const QUESTIONS: &str = include_str!("../../../lab/record/ten-questions.md");
+/// Question, record, which of its experiments, words of the answer.
+const QUESTIONS: &str = "\
+From how many open connections on does connect() get slow, and by how much? | connect-20k | 1 | 15,000 open | 73 times | 73x
+What does connect() cost with a million connections open? | connect-1M | 1 | 5.8 us in the median with 1,000 open | 9.2 us with 1,000,000
+Is there such a cliff for Unix sockets? | connect-unix | 1 | unix: connect() has no jump | 40,000 open
+Which way to call a program is the cheapest: a process each time, a thin client, or a connection? | scope | 1 | procd is the cheapest | 3.5 us | procd-call with 45 us | 642 us
+Who was the limit when the generators were weak? | cern | 1 | up to 6 it was that of the generators | gen.
+Who was the limit when they were strong? | cern | 2 | the most that the server answers | server
+How long does a lock stay taken when its owner is killed? | recover-zookeeper | 1 | zookeeper owner killed median 2.55 s
+Which server needs less CPU for a held lock, lockd or redis? | old | 5 | lockd is the cheapest in its server's CPU | 453 ns | redis with 2.7 us
+Which of the two answers faster when two workers ask for one lock after another? | old | 2 | lockd is the quickest to acquire | 28 us | redis with 1.1 ms
+Which of flock, fcntl and sysv is the fairest? | lockscale | 1 | flock and fcntl serve their waiters as by a lottery, sysv in order";
 
 /// The title, and of the first figure the title and the labels.
 fn first_sight(page: &str) -> String {
@@ -37,14 +50,10 @@ fn first_sight(page: &str) -> String {
 
 #[test]
 fn the_title_and_the_first_figure_of_each_page_answer_its_question() {
-    let rows = QUESTIONS
-        .lines()
-        .filter(|line| line.starts_with("| "))
-        .skip(2);
-    let mut answered = 0;
-    for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [question, record, experiment, words] = cells[..] else {
+    assert_eq!(QUESTIONS.lines().count(), 10);
+    for row in QUESTIONS.lines() {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [question, record, experiment, words @ ..] = &cells[..] else {
             panic!("{row}")
         };
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/record");
@@ -52,10 +61,9 @@ fn the_title_and_the_first_figure_of_each_page_answer_its_question() {
         let sets = read_from(&mut text.as_bytes(), record).unwrap();
         let nth: usize = experiment.parse().unwrap();
         let seen = first_sight(&html(&sets[nth - 1..nth]));
-        for word in words.split('`').skip(1).step_by(2) {
+        assert!(!words.is_empty(), "{row}");
+        for word in words {
             assert!(seen.contains(word), "{question}: no {word} in {seen}");
         }
-        answered += 1;
     }
-    assert_eq!(answered, 10);
 }
