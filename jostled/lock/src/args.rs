@@ -27,7 +27,7 @@ const DEFAULT_URL: &str = "redis://127.0.0.1:2626";
   jostle-lock -n -E 0 nightly -- make report     # not twice, and no error
   jostle-lock --places 3 license -- simulate     # one of three places
 
-The command has the fencing token in JOSTLE_LOCK_TOKEN, of several locks one after the other.
+JOSTLE_LOCK_TOKEN has the fencing token; for several locks, one after the other.
 
 Exit codes beside the command's: 1 (or -E) the lock was not free in time; 64 wrong usage,
 65 jostled refuses the request, 66 a file cannot be read, 68 unknown host, 69 jostled cannot
@@ -42,15 +42,15 @@ pub(crate) struct Options {
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 
-    /// Share the lock with others that share it
+    /// Share the lock with other -s holders
     #[arg(short, long, conflicts_with = "places")]
     pub(crate) shared: bool,
 
-    /// Have the lock alone, which is the default
+    /// Hold the lock alone (the default)
     #[arg(short = 'x', long, visible_short_alias = 'e', conflicts_with_all = ["shared", "places"])]
     pub(crate) exclusive: bool,
 
-    /// One of N places: so many commands run at a time
+    /// Take one of N places: at most N commands run at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) places: Option<u16>,
 
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
-    /// Wait so many seconds at most; fractions are allowed
+    /// Wait at most this many seconds; fractions are allowed
     #[arg(short, long, visible_alias = "timeout", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) wait: Option<Duration>,
 
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
     pub(crate) conflict_exit_code: u8,
 
-    /// A line for the shell ($SHELL, else /bin/sh) in place of COMMAND
+    /// Run this line by the shell ($SHELL, else /bin/sh) in place of COMMAND
     #[arg(short = 'c', long = "command", value_name = "COMMAND LINE")]
     pub(crate) line: Option<OsString>,
 
@@ -82,7 +82,7 @@ pub(crate) struct Options {
     #[arg(short, long, hide = true)]
     pub(crate) unlock: bool,
 
-    /// Say how long it took to get the lock, and what is executed
+    /// Print how long it took to get the lock, and what is executed
     #[arg(long)]
     pub(crate) verbose: bool,
 
@@ -107,7 +107,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Seconds that the lock lasts without a renewal, at least 1; default: 15
+    /// Seconds for which the lock lasts without a renewal, at least 1; default: 15
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     ttl: Option<Duration>,
 
@@ -120,11 +120,11 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = OnLoss::End)]
     pub(crate) on_loss: OnLoss,
 
-    /// Who holds the lock, for others to read; default: the command's name
+    /// Text that others see as the holder; default: the command's name
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 
-    /// A file lock of this user on this machine, without jostled
+    /// Use a file lock of this user on this machine, without jostled
     #[arg(long)]
     pub(crate) local: bool,
 }

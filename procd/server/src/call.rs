@@ -19,25 +19,25 @@ Usage: jostle-call [OPTION...] PROCEDURE [ARG...]
   jostle-call -a 127.0.0.1:7887 -f 0 /blocked_sender file=in/4711 example.net
   jostle-call - /spamword lottery prize < message
 
-An ARG with a `=` is a named argument, any other a positional one. What the
-procedure prints goes to standard output.
+An ARG with a `=` is a named argument, any other a positional one. The
+procedure's output goes to standard output.
 
-Options, which stand before PROCEDURE; each has a variable of the environment:
-  -a ADDRESS  where the engine listens: unix:PATH, unix:@NAME for an abstract
-              socket, or HOST:PORT with a numeric host or `localhost`
+Options go before PROCEDURE; in brackets: environment variable and default
+  -a ADDRESS  the engine's address: unix:PATH, unix:@NAME for an abstract socket,
+              or HOST:PORT with a numeric host or `localhost`
               [JOSTLE_CALL_ADDRESS, unix:@procd]
-  -t MS       give up when the call has taken so many milliseconds
+  -t MS       give up after this many milliseconds
               [JOSTLE_CALL_TIMEOUT, 5000]
-  -u USER     the engine at an abstract socket must run as the user with this
-              number; else as this one, or as root   [JOSTLE_CALL_USER]
-  -f CODE     exit with this code if there is none of the procedure's: 0 to fail
-              open, a rejecting one to fail closed  [JOSTLE_CALL_FAILURE]
-  -q          say nothing on standard error
+  -u USER     at an abstract socket the engine must run as the user with this
+              number, instead of the caller or root  [JOSTLE_CALL_USER]
+  -f CODE     exit with this code if the procedure gives none: 0 to fail open, a
+              rejecting code to fail closed  [JOSTLE_CALL_FAILURE]
+  -q          print nothing on standard error
   -           pass standard input on as the procedure's `body`, once it has ended,
               and this process's directory, user and terminal as its `caller`
   --help, --version
 
-The token of an engine that needs one is taken from JOSTLE_CALL_TOKEN alone.
+An engine's token comes from the variable JOSTLE_CALL_TOKEN alone.
 
 Exit codes, beside the procedure's own:
   64  wrong usage

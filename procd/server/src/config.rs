@@ -47,7 +47,7 @@ pub struct Settings {
     #[arg(long, value_name = "DIR")]
     pub procedures: Option<PathBuf>,
 
-    /// Folder below which procedures can read, and nowhere else. Default: none
+    /// The only folder below which procedures can read. Default: none
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
 
@@ -61,12 +61,12 @@ pub struct Settings {
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
 
-    /// Threads: requests that are worked on at the same time. Default: 16
+    /// Threads, and so requests that run at the same time. Default: 16
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
 
-    /// Calls of one procedure that run at the same time, so that one that hangs
-    /// leaves threads to the others; more calls wait. Default: a quarter of the
+    /// Calls of one procedure that run at the same time; more wait, so that a
+    /// procedure that hangs leaves threads to others. Default: a quarter of the
     /// threads
     #[arg(long, value_name = "N")]
     pub max_running: Option<usize>,
@@ -114,7 +114,7 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS")]
     pub drain_timeout: Option<u64>,
 
-    /// The token itself; only in the file, as flags are visible to everybody
+    /// The token itself; only in the file, since every user can see flags
     #[arg(skip)]
     pub token: Option<String>,
 }

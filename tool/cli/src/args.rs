@@ -20,8 +20,8 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Finds out how locks and connections behave when everybody wants in: throughput, waiting,
-/// fairness, CPU cost and safety, and how each grows with the contenders.
+/// Benchmarks locks, lock services and servers under contention: throughput, waiting, fairness,
+/// CPU cost and safety, how each grows with the clients, and whether the result can be trusted.
 #[derive(Debug, Parser)]
 #[command(name = "jostle", version = crate::VERSION, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -43,7 +43,7 @@ impl Cli {
 }
 
 const AFTER: &str = "\
-Exit codes: 0 done; 1 it failed; 2 usage; 3 done, but a point is INVALID;
+Exit codes: 0 done; 1 failed; 2 usage; 3 a point is INVALID, or compare could not decide;
 4 compare found a regression; 130 interrupted, 143 terminated (finished points are kept and printed).
 
 Start with: jostle contend";
@@ -52,25 +52,25 @@ Start with: jostle contend";
 pub(crate) enum Verb {
     #[command(flatten)]
     Measure(Box<Measure>),
-    /// Runs anybody's load generator and reports what its figures are worth
+    /// Run any load generator and report whether it, or the server, was the bottleneck
     Judge(Box<Judge>),
-    /// Tell who holds a lock, who waits, and what would free it; it frees nothing
+    /// Show who holds a lock, who waits, and what would free it; free nothing
     Who(Who),
-    /// Run the experiments of a plan file, or of a result file again
+    /// Run the experiments of a plan file, or repeat those of a result file
     Run(Run),
     /// Print result files again, in any format
     Report(Report),
-    /// Say what differs between two results; exit code 4 on a regression
+    /// Compare two results; exit code 4 on a regression
     Compare(Compare),
-    /// Measure specimens whose truth is known: does jostle tell it, on this machine?
+    /// Test jostle on this machine, against fake locks that log what they really did
     Calibrate(Calibrate),
     /// List the targets and what each can do
     Targets(Targets),
-    /// Explain a check (threshold, source, what fools it, what to do), or a field of a result file
+    /// Explain a check (threshold, source, what fools it, what to do) or a field of a result file
     Explain(Explain),
-    /// Show this machine's limits that would bend a measurement, with remedies
+    /// List what on this machine would distort a measurement, with remedies
     Doctor {
-        /// Print the commands that mend what was found, for a shell of root; run none of them
+        /// Print the commands that fix the findings, for a root shell; run none of them
         #[arg(long)]
         fix: bool,
     },
@@ -122,7 +122,7 @@ impl Verb {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    /// Also write the result file, record by record, as they are made
+    /// Also write a result file, record by record, during the run
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the result file if it exists
@@ -134,20 +134,19 @@ pub(crate) struct Output {
     /// With --format csv: one row for each point, run and figure
     #[arg(long)]
     pub tidy: bool,
-    /// Also write a page with tables and plots for a browser, at the end
+    /// Also write a page with tables and plots for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Serve a page that shows the runs while they are made, and print its address; a free
-    /// port of this machine without one
+    /// Serve a page that shows the runs in progress, and print its address [default: a free port
+    /// of this machine]
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true,
         default_missing_value = "127.0.0.1:0", value_parser = address)]
     pub live: Option<SocketAddr>,
-    /// Serve metrics for Prometheus while runs are made, at /metrics of this address or
-    /// port
+    /// Serve metrics for Prometheus during the runs, at /metrics of this address or port
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Before the first run wait, for so long at most, until other programs use less than
-    /// 3 % of the CPUs for a second; bare numbers are seconds
+    /// Wait before the first run, at most this long, until other programs use less than 3 % of
+    /// the CPUs for a second; bare numbers are seconds
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub wait_quiet: Option<Nanos>,
     /// Print neither progress nor notes
@@ -167,23 +166,21 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A plan or a result file can name programs to start and libraries to load (--prepare, --during,\n\
-    --null, the targets exec:, pipe: and lib:). Those of a plan run. Those of a result file are listed\n\
-    and asked for; without a terminal it takes --yes to run them."
+    --null, the targets exec:, pipe: and lib:). jostle runs those of a plan. It lists those of a result\n\
+    file and asks first; without a terminal they need --yes."
 )]
 pub(crate) struct Run {
-    /// A plan (TOML), or a result file whose experiments are run again; where there is no such
-    /// file, one of the plans that jostle brings: cern, connections, lockscale, old, scope,
-    /// scope-lan, services
+    /// A plan (TOML), a result file whose experiments are repeated, or a built-in plan: cern,
+    /// connections, lockscale, old, scope, scope-lan, services
     pub plan: PathBuf,
-    /// Three short runs of each point, and as many points as a minute holds: a look, no
-    /// measurement
+    /// Three short runs of each point, and as many points as fit into a minute: a first look
     #[arg(long)]
     pub quick: bool,
-    /// Measure what is missing in a result file after an interrupt or a crash, and add it there:
-    /// on the same boot, with the same program; an incomplete block is repeated
+    /// Measure what a result file lacks after an interrupt or a crash, and add it there; this
+    /// needs the same boot and the same program
     #[arg(long, conflicts_with_all = ["quick", "output", "dry_run"])]
     pub resume: bool,
-    /// Run the commands and libraries that a result file names, without asking
+    /// Run the commands and libraries that a result file names without asking
     #[arg(long)]
     pub yes: bool,
     #[command(flatten)]
@@ -201,17 +198,16 @@ pub(crate) struct Report {
     /// With --format csv: one row for each point, run and figure
     #[arg(long)]
     pub tidy: bool,
-    /// Also write a page with tables and plots for a browser, the results overlaid
+    /// Also write a page for a browser, with the results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// What to call a result, such as old=before.jsonl; once for each file
+    /// Name of a result, such as old=before.jsonl; once for each file
     #[arg(long, value_name = "NAME=FILE", value_parser = crate::labels::parse)]
     pub label: Vec<Label>,
     /// Also write every figure of the page into this directory, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
-    /// Also write the first of these figures into this file, as SVG, below the finding and the
-    /// verdict
+    /// Also write the first figure into this file, as SVG, below the finding and the verdict
     #[arg(long, value_name = "FILE")]
     pub card: Option<PathBuf>,
     /// Exit with 3 if a point is INVALID
@@ -221,8 +217,8 @@ pub(crate) struct Report {
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The check, as it stands in a verdict, or a field or record of a result file, such as
-    /// of_ideal or point.per_worker; without it, all checks are listed
+    /// A check, as a verdict names it, or a field or record of a result file, such as of_ideal or
+    /// run.per_worker [default: list all checks]
     #[arg(value_name = "WORD")]
     pub check: Option<String>,
     /// text, or markdown with all checks
@@ -232,29 +228,29 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A figure differs if its interval excludes 1 and it lies beyond the threshold, is the same\n\
-    if the whole interval lies within, and is otherwise undecided. Between two results it is\n\
-    measured by what the machine itself took before and after each run (tool/docs/compare.md).\n\
-    Exit codes: 4 a figure got worse; 3 no figure could be decided, with --strict: not all could,\n\
-    or a point is INVALID; 0 none surely got worse; 1 there is nothing to compare."
+    after_help = "A figure differs if its interval excludes 1 and it lies beyond the threshold, is the same if the\n\
+    whole interval lies within the threshold, and is otherwise undecided. Between two results, the\n\
+    machine's own change of speed is divided out (tool/docs/compare.md).\n\
+    Exit codes: 4 a figure got worse; 3 no figure could be decided (with --strict: one could not, or a\n\
+    point is INVALID); 0 none surely got worse; 1 there is nothing to compare."
 )]
 pub(crate) struct Compare {
-    /// The result that is compared with
+    /// The result to compare with
     #[arg(value_name = "BASE")]
     pub base: PathBuf,
-    /// The result that is judged; without it, --targets names two of BASE
+    /// The result to judge; without it, --targets names two targets of BASE
     #[arg(value_name = "NEW")]
     pub new: Option<PathBuf>,
-    /// A target of BASE and one of NEW (or of BASE) under another name
+    /// Compare target A of BASE with target B of NEW (or of BASE)
     #[arg(long, value_name = "A,B", value_parser = pair)]
     pub targets: Option<Pair>,
-    /// Per cent up to which a difference is of no consequence
+    /// Ignore differences up to this many per cent
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
     pub threshold: f64,
-    /// Compare every figure, not only the throughput (of connections the median)
+    /// Compare every figure, not only throughput (for connections: the median of connect())
     #[arg(long)]
     pub all: bool,
-    /// Exit with 3 if a figure is undecided or of an INVALID point
+    /// Exit with 3 if a figure is undecided or a point is INVALID
     #[arg(long)]
     pub strict: bool,
     /// How to print it
@@ -263,20 +259,20 @@ pub(crate) struct Compare {
     /// Also write a page for a browser: the finding, the ratios, both results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// What to call BASE or NEW on that page, such as old=before.jsonl
+    /// Name of BASE or NEW on that page, such as old=before.jsonl
     #[arg(long, value_name = "NAME=FILE", value_parser = crate::labels::parse)]
     pub label: Vec<Label>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each row plants something that a specimen records itself, measures it as everything is\n\
-    measured, and compares. What the machine or the user's rights do not allow to be tried today\n\
-    is said to be so, and is no pass. The outcome is kept, and stands in later results.\n\
+    after_help = "Each row plants an effect that the fake lock itself logs, measures it like any other target, and\n\
+    compares. A row that the machine or the user's rights do not allow is reported as not tried, which\n\
+    is not a pass. The outcome is kept, and later results quote it.\n\
     Exit codes: 0 no row failed; 1 one did, or nothing could be measured (tool/docs/calibrate.md)."
 )]
 pub(crate) struct Calibrate {
-    /// Many trials of each row, for rates with 95 % bounds instead of a smoke test
+    /// Try each row many times and print the share of correct trials, with 95 % bounds
     #[arg(long)]
     pub full: bool,
     /// Trials of each row, with --full
@@ -286,7 +282,7 @@ pub(crate) struct Calibrate {
     /// Only these rows, such as 2:6:12 [default: all]
     #[arg(long, value_name = "LIST")]
     pub rows: Option<List>,
-    /// Also write a result file: all that was measured, and what was found
+    /// Also write a result file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the result file if it exists
@@ -345,12 +341,12 @@ fn compare_formats() -> clap::builder::PossibleValuesParser {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 nobody holds it (pid: it waits for nobody); 3 held; 1 that cannot be known; 2 usage.\n\
-    A command that frees the lock is printed with what it breaks, and is never run (tool/docs/who.md)."
+    after_help = "Exit codes: 0 nobody holds it (pid: it waits for nobody); 3 held; 1 not knowable; 2 usage.\n\
+    jostle prints a command that frees the lock, with what it breaks, and never runs it (tool/docs/who.md)."
 )]
 pub(crate) struct Who {
     /// Where the lock is: flock:FILE, fcntl:FILE, lockfile:FILE, sysv, lockd://HOST:PORT,
-    /// redis://HOST:PORT and other services; pid:N is whatever a process waits for
+    /// redis://HOST:PORT and other services; pid:N: whatever this process waits for
     #[arg(value_name = "TARGET")]
     pub target: String,
     /// Its name there: a key, a path, a number; of sysv a set, such as 0x1c2 or 32769:0
@@ -359,8 +355,7 @@ pub(crate) struct Who {
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = ["table", "json"])]
     pub format: String,
-    /// Look again and again, so long after each other, and print what has changed; bare numbers
-    /// are seconds
+    /// Look again at this interval and print what has changed; bare numbers are seconds
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub watch: Option<Nanos>,
     /// With pid: read the owners of mutexes from the memory of the processes
@@ -373,7 +368,7 @@ pub(crate) struct Who {
 
 #[derive(Debug, Args)]
 pub(crate) struct Targets {
-    /// One of them, in full: what it is, what it can do, and what is peculiar about it
+    /// One target in full: what it is, what it can do, and what is special about it
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// text, or markdown with all details

@@ -101,7 +101,7 @@ pub struct Facts {
 }
 
 const QUICK: &str =
-    "Three runs of each point, and as many points as a minute holds: a look, no measurement";
+    "Three runs of each point, and as many points as fit into a minute: a first look";
 
 /// One row for each workload.
 const FACTS: &[Facts] = &[
@@ -115,8 +115,8 @@ const FACTS: &[Facts] = &[
         per_second: "locks/s",
         session_each: false,
         may_drop: true,
-        quick: "Three runs of a quarter of a second for each point, and as many points as a minute \
-                holds: a look, no measurement",
+        quick: "Three runs of a quarter of a second for each point, and as many points as fit into \
+                a minute: a first look",
     },
     Facts {
         workload: Workload::Stream,
@@ -152,7 +152,7 @@ const FACTS: &[Facts] = &[
         per_second: "connections/s",
         session_each: false,
         may_drop: false,
-        quick: "Three sweeps of each curve, as far as a minute reaches: a look, no measurement",
+        quick: "Three sweeps of each curve, as far as fits into a minute: a first look",
     },
     Facts {
         workload: Workload::Rate,
@@ -164,8 +164,8 @@ const FACTS: &[Facts] = &[
         per_second: "requests/s",
         session_each: false,
         may_drop: false,
-        quick: "Three runs of a second for each point, and as many points as a minute holds: a \
-                look, no measurement",
+        quick: "Three runs of a second for each point, and as many points as fit into a \
+                minute: a first look",
     },
     Facts {
         workload: Workload::Spread,
@@ -189,7 +189,7 @@ const FACTS: &[Facts] = &[
         per_second: "locks/s",
         session_each: false,
         may_drop: false,
-        quick: "Three runs of each target and fault: a look, no measurement",
+        quick: "Three runs of each target and fault: a first look",
     },
     Facts {
         workload: Workload::Churn,

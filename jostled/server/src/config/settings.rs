@@ -49,28 +49,27 @@ pub struct Settings {
     #[arg(long, value_name = "MODE")]
     pub unix_mode: Option<String>,
 
-    /// Directory of what a restart must know: the range of fencing tokens that
-    /// may have been used. Default: $STATE_DIRECTORY, else
-    /// $XDG_STATE_HOME/jostled, else ~/.local/state/jostled; needed where none
-    /// of these variables is set. "none" writes nothing: then tokens start at 1
-    /// again with each start, and do not fence against what was granted before it
+    /// Data directory; it keeps the range of fencing tokens that may have been used.
+    /// Default: $STATE_DIRECTORY, else $XDG_STATE_HOME/jostled, else
+    /// ~/.local/state/jostled; required if none of these variables is set. "none"
+    /// writes nothing: tokens start at 1 with each start, and do not fence
+    /// against earlier grants
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
 
-    /// Where leases and sessions, with what sessions hold, are stored: `file` is the file
-    /// `log` of --data. They then survive the end of the daemon, `kill -9` and a reboot, with
-    /// their whole TTL, and nothing waits for --after-crash; each reply waits for the disk.
-    /// Default: none
+    /// Where leases, sessions and their locks are stored: `file` is the file `log` of --data.
+    /// They survive `kill -9` and a reboot, with their whole TTL, and no start waits
+    /// (--after-crash); each reply waits for the disk. Default: none
     #[arg(long, value_name = "WHAT")]
     pub store: Option<StoreKind>,
 
-    /// After an end without a handover: `wait` grants nothing until every lease that may
-    /// exist has ended, `grant` grants at once. Default: wait
+    /// What a start after an end without handover does: `wait` grants nothing until every
+    /// lease that may exist has ended, `grant` grants at once. Default: wait
     #[arg(long, value_name = "WHAT")]
     pub after_crash: Option<AfterCrash>,
 
-    /// Longest lease and session, which is the longest wait of --after-crash. Default:
-    /// 3600, and no limit if nothing waits (--after-crash grant, or --data none)
+    /// Longest lease and session, in seconds, and so the longest wait after a crash. Default:
+    /// 3600; no limit with --after-crash grant or --data none
     #[arg(long, value_name = "SECONDS")]
     pub max_ttl: Option<u64>,
 
@@ -106,18 +105,17 @@ pub struct Settings {
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<String>,
 
-    /// What is logged. Lines of the audit (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, refused
-    /// logins) always are. Default: info
+    /// Threshold of the log. Audit lines (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, refused logins)
+    /// are always logged. Default: info
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<Level>,
 
-    /// Lines of text, or JSON, an object a line. Default: text
+    /// Format of the log: lines of text, or a JSON object a line. Default: text
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<Format>,
 
-    /// What else the audit logs, separated by commas: `locks` (each lock granted, and each
-    /// end of a hold with its cause), `logins` (accepted), `acl` (users that change).
-    /// Default: none of it
+    /// More audit lines, separated by commas: `locks` (each grant, and each end of a hold
+    /// with its cause), `logins` (accepted ones), `acl` (changes of users). Default: none
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub audit: Vec<Audited>,
 
@@ -137,8 +135,8 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub max_sessions: Option<u32>,
 
-    /// Longest wait of a LOCK, with or without WAIT; 0: no limit. Ends the waits of
-    /// clients that have given up and kept their connection. Default: 0
+    /// Longest wait of a LOCK, with or without WAIT; 0: no limit. It ends the waits of
+    /// clients that have given up but kept their connection. Default: 0
     #[arg(long, value_name = "SECONDS")]
     pub max_wait: Option<u64>,
 
@@ -150,26 +148,26 @@ pub struct Settings {
     #[arg(long, value_name = "BYTES")]
     pub max_memory: Option<Size>,
 
-    /// Memory for the names that are waited for most (CONTENTION); 0 keeps none. Default: 512K
+    /// Memory for the names with the most waiting (CONTENTION); 0 keeps none. Default: 512K
     #[arg(long, value_name = "BYTES")]
     pub contention_memory: Option<Size>,
 
-    /// One request, and what a client may send behind a LOCK that waits.
+    /// Size of one request, and of what a client may send behind a waiting LOCK.
     /// Default: 64K
     #[arg(long, value_name = "BYTES")]
     pub max_request: Option<Size>,
 
-    /// Replies that a client has not read, before it is disconnected. Default: 1M
+    /// Unread replies at which a client is disconnected. Default: 1M
     #[arg(long, value_name = "BYTES")]
     pub max_output: Option<Size>,
 
-    /// Requests and replies of all clients that stand in memory; above it, those
-    /// with most of them are disconnected. Default: 256M
+    /// Memory for requests and replies of all clients; above it, clients with the
+    /// fullest buffers are disconnected. Default: 256M
     #[arg(long, value_name = "BYTES")]
     pub max_buffers: Option<Size>,
 
     /// Seconds without a request after which a client that neither owns a lock
-    /// nor waits is disconnected; 0 never. Default: 0
+    /// nor waits is disconnected; 0: never. Default: 0
     #[arg(long, value_name = "SECONDS")]
     pub idle_timeout: Option<u64>,
 
@@ -185,9 +183,9 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS")]
     pub tcp_keepalive: Option<u32>,
 
-    /// Microseconds for which the daemon, while clients wait for locks, asks for
-    /// requests again before it sleeps, as long as that pays; 0 never. Quicker
-    /// hand-offs, for up to one core. Default: 50
+    /// Microseconds for which the daemon polls for requests before it sleeps,
+    /// while clients wait for locks; 0: never. Quicker hand-offs, for up to one
+    /// core. Default: 50
     #[arg(long, value_name = "MICROSECONDS")]
     pub busy_poll: Option<u32>,
 
@@ -196,7 +194,7 @@ pub struct Settings {
     #[arg(long)]
     pub busy_poll_always: bool,
 
-    /// Seconds in which a new program has to say whether it can take over
+    /// Seconds in which a new program must answer whether it can take over
     /// (HANDOVER, SIGUSR2). Default: 10
     #[arg(long, value_name = "SECONDS")]
     pub handover_timeout: Option<u64>,
@@ -206,7 +204,7 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS")]
     pub drain_timeout: Option<u64>,
 
-    /// The password itself; only in the file, as flags are visible to everybody
+    /// The password itself; only in the file, since every user can see flags
     #[arg(skip)]
     pub password: Option<String>,
 }

@@ -8,25 +8,25 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command runs as it is; its input and output are its own. The report follows on stderr.\n\
-    Exit codes: 3 the generator was at its limit, or not what --require names; 1 nothing to judge, or the command failed.\n\
+    after_help = "The command runs unmodified, with its own input and output. The report follows on stderr.\n\
+    Exit codes: 3 the generator was at its limit (with --require: something else was); 1 nothing to judge, or the command failed.\n\
     Examples: jostle judge -- redis-benchmark -c 50 -n 1000000 -t get\n\
     \u{20}         jostle judge --double -- wrk -t2 -c{50} -d5s http://127.0.0.1:8080/"
 )]
 pub(crate) struct Judge {
-    /// The load generator with its arguments; with --double, one number of it in braces: -c {50}
+    /// The load generator with its arguments; for --double, put one number in braces: -c {50}
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// The server on this machine, if the command's connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
+    /// The server, if the command's connections do not show it: :PORT, pid:N, unix:PATH, cgroup:PATH
     #[arg(long, value_name = "WHICH")]
     pub server: Option<ServerAt>,
-    /// Time between two looks; longer where a look costs more than a fifth of a percent of it
+    /// Time between two looks; longer where a look costs more than 0.2 % of it
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = seconds)]
     pub every: Nanos,
     /// Run the command with the number in braces and with twice that, in interleaved pairs
     #[arg(long)]
     pub double: bool,
-    /// Run the command once and so many times at the same time, in interleaved pairs
+    /// Run one copy of the command and N copies at the same time, in interleaved pairs
     #[arg(long, value_name = "N", conflicts_with = "double", value_parser = clap::value_parser!(u32).range(2..=64))]
     pub copies: Option<u32>,
     /// Pairs of --double or --copies [default: 6, and 9 or 12 where these do not decide]
@@ -47,7 +47,7 @@ pub(crate) struct Judge {
     /// How to print the report: text, json (the records), markdown
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json", "markdown"])]
     pub format: String,
-    /// Leave the command its own output, and read no figures from it
+    /// Do not touch the command's output; for full-screen programs
     #[arg(long)]
     pub no_parse: bool,
     /// Do not print the report

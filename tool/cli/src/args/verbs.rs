@@ -58,7 +58,7 @@ pub(super) static VERBS: &[Verb] = &[
         name: "stream",
         example: "jostle stream lockd redis -n 10k",
         workload: Workload::Stream,
-        about: "Each worker does N operations (acquire, release) back to back",
+        about: "Each worker makes N operations (acquire, release) back to back",
         target: ("TARGET", "What to lock, such as lockd, redis or flock"),
         after: "One operation is one acquire and one release of a lock, without hold or idle, or one\n\
                 request of a target that answers requests. A run begins when all workers are ready,\n\
@@ -70,21 +70,21 @@ pub(super) static VERBS: &[Verb] = &[
         name: "call",
         example: "jostle call 'ls /' -n 100:1000",
         workload: Workload::Stream,
-        about: "Starts a command N times: what a call costs, and where it goes",
+        about: "Starts a command N times: what does a call cost, and which part of it?",
         target: (
             "COMMAND",
-            "What to start, such as 'grep -q x /etc/passwd'; several stand side by side",
+            "What to start, such as 'grep -q x /etc/passwd'; several are compared",
         ),
         prefix: "exec:",
         // They are of locks.
         without: &["names", "pipeline", "slots"],
         // As many calls as one waits for.
         instead: &[
-            ("workers", "1", "Workers that call at the same time, a list"),
+            ("workers", "1", "Workers that call at once, a list"),
             ("operations", "100:1000", "Calls of each worker, a list"),
         ],
-        after: "COMMAND is one word for the shell, and is split as a shell would; {n} and {worker} in it\n\
-                are the number of the call and of the worker. `jostle call 'ls /tmp'` is the same as\n\
+        after: "Quote COMMAND as one word; jostle splits it as a shell would. {n} and {worker} in it are the\n\
+                numbers of the call and of the worker. `jostle call 'ls /tmp'` is the same as\n\
                 `jostle stream 'exec:ls /tmp'`. Lists: 100:1000:10000, 1k..1Mx10.",
     },
     Verb {
@@ -97,10 +97,9 @@ pub(super) static VERBS: &[Verb] = &[
             "What to hold, such as lockd, redis, flock or chained:3000",
         ),
         after: "Each worker acquires its locks one after the other, holds all of them, and releases them\n\
-                in the same order. Growth with the number held shows within a run (ten slices) and between\n\
-                runs. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured. With --for\n\
-                the locks are kept for so long and their leases renewed: -w 1 --keys N is one session for all\n\
-                of them, -w N --keys 1 one for each.",
+                in the same order. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured.\n\
+                --for keeps the locks and renews their leases: -w 1 --keys N is one session for all locks,\n\
+                -w N --keys 1 a session for each.",
         ..PLAIN
     },
     Verb {
@@ -112,65 +111,63 @@ pub(super) static VERBS: &[Verb] = &[
             "TARGET",
             "What to lock, such as lockd, redis, postgres or flock",
         ),
-        after: "Each worker again and again opens a session (a connection with login; of a file lock, the\n\
-                file), acquires its lock, releases it and closes the session. The table has what each part\n\
-                takes, and the session's share of the whole. By default each worker has a lock of its own, so\n\
-                that nobody waits for another. `jostle stream TARGET --names own` measures the same with\n\
-                sessions that are kept. Lists: 300:3000. With no target, lockd and flock are measured.",
+        after: "Each worker repeatedly opens a session (a connection with login; for a file lock, the file),\n\
+                acquires its lock, releases it and closes the session. The table shows the time of each part\n\
+                and the session's share. By default each worker has a lock of its own and nobody waits.\n\
+                `jostle stream TARGET --names own` measures the same with sessions that are kept. Lists: 300:3000. With no target, lockd and flock are measured.",
         ..PLAIN
     },
     Verb {
         name: "connect",
         example: "jostle connect tcp --open 100:1k:10k",
         workload: Workload::Connect,
-        about: "Opens N connections and keeps them open: what one more costs",
+        about: "Opens N connections and keeps them open: what does one more cost?",
         target: (
             "TARGET",
             "What to connect to: tcp, unix (servers of our own), tcp://HOST:PORT or unix:PATH",
         ),
-        after: "Connections grow from none to the greatest number in one sweep, and are kept open; at each\n\
-                listed number the figures are read of those that were added since the one before. All are\n\
-                made on this machine, by one process after the other. Lists: 1k:5k:10k, 1k..1Mx10. With\n\
-                nothing said, one source address is measured beside many.",
+        after: "One sweep opens connections from none to the greatest number and keeps them open. The figures at\n\
+                each listed number are those of the connections added since the number before.\n\
+                Lists: 1k:5k:10k, 1k..1Mx10. By default one source address is measured beside many.",
         ..PLAIN
     },
     Verb {
         name: "rate",
         example: "jostle rate lockd --rate 1k:5k:20k",
         workload: Workload::Rate,
-        about: "Sends requests at a rate, however long they take: response time, lag, knee",
+        about: "Sends requests at a fixed rate, whether or not the last was answered: response time, knee",
         target: ("TARGET", "What to ask, such as lockd, redis or 'exec:true'"),
-        after: "An open loop: when each request is due is fixed before the run, whatever becomes of those\n\
-                before. The response time counts from there, the service time from the sending. A request of\n\
-                a lock is an acquisition and a release. Lists: 100:1k:10k, 1k..5k+1k. With no target, lockd.",
+        after: "An open loop: it is fixed before the run when each request is due. The response time counts from\n\
+                the due time, the service time from the sending. A request to a lock is an acquisition and a\n\
+                release. Lists: 100:1k:10k, 1k..5k+1k. With no target, lockd.",
         ..PLAIN
     },
     Verb {
         name: "spread",
         example: "jostle spread lockd --in-flight 90 --generators 3:9",
         workload: Workload::Spread,
-        about: "Keeps so many requests in flight, spread over few or many generators",
+        about: "Keeps N requests in flight, from few or many generators: which side is the bottleneck?",
         target: (
             "TARGET",
             "What to ask, such as lockd, redis or any lock (acquired and released), or exec:COMMAND",
         ),
-        after: "A closed loop: each request is followed by the next one of its worker. The same number is kept\n\
-                in flight by few generators and by many, so that it shows whether they or the server are the\n\
-                limit; that can be told where they have CPUs of their own: by default the generators use the\n\
-                first half of the CPUs, and servers that jostle launches the others. Lists: 3:6:9:18, 1..8+1.",
+        after: "A closed loop: each worker sends its next request when the last was answered. Few generators and\n\
+                many keep the same number of requests in flight; if many reach a higher rate, the generators\n\
+                were the bottleneck. Both sides need their own CPUs: by default the generators use the first\n\
+                half, and servers that jostle launches the others. Lists: 3:6:9:18, 1..8+1.",
         ..PLAIN
     },
     Verb {
         name: "recover",
         example: "jostle recover flock lockd",
         workload: Workload::Recover,
-        about: "Strikes a fault while one owns the lock: how long until the next grant",
+        about: "Injects a fault while the lock is held: how long until the next grant?",
         target: ("TARGET", "What to lock, such as flock, lockd or redis"),
-        after: "One process owns the lock and others wait for it when the fault strikes: its owner is killed or\n\
-                stopped (kill, stop), or the whole service is (server-kill, server-stop). Reported are the\n\
-                time until the next grant, for how long two believed that they owned, whether the old owner was\n\
-                told, and whether a resource that checks fencing tokens refused its write. No grant within the\n\
-                limit is an answer, too. Faults: kill,stop. Times: 3s, 500ms. With no target, flock and lockd.",
+        after: "One process owns the lock and others wait for it. Then the owner is killed, stopped or cut off\n\
+                (kill, stop, cut), or the whole service is killed or stopped (server-kill, server-stop). The\n\
+                table shows the time until the next grant, how long two processes believed that they owned\n\
+                the lock, whether the old owner was told, and whether a resource that checks fencing tokens\n\
+                refused its write. Faults: kill,stop. Times: 3s, 500ms. With no target, flock and lockd.",
         ..PLAIN
     },
 ];

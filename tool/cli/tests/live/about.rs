@@ -120,9 +120,9 @@ fn the_short_help_of_a_verb_has_ten_options_and_an_example() {
 fn the_place_of_a_number_stands_in_the_help() {
     for verb in ["stream", "call", "rate", "spread"] {
         let help = jostle(&format!("{verb} --help")).run().exits(0);
-        help.prints("{n} counts so many numbers");
+        help.prints("{n} cycles through this many numbers");
         let page = jostle(&format!("man {verb}")).run().exits(0);
-        page.prints("{n} counts so many numbers");
+        page.prints("{n} cycles through this many numbers");
     }
     jostle("call --help").run().prints("{n} and {worker} in it");
 }

@@ -1,11 +1,11 @@
-//! The console sessions of the README, run as they stand there.
+//! The console sessions of pages, run as they stand there.
 
 use crate::common::{Place, must_have};
 use std::process::Command;
 
 #[test]
-fn the_readme_s_sessions_are_true() {
-    trycmd::TestCases::new().case("../../README.md");
+fn the_sessions_of_questions_are_true() {
+    trycmd::TestCases::new().case("../docs/questions.md");
 }
 
 #[test]

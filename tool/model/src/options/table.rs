@@ -28,7 +28,7 @@ options! {
         Stream => Swept("1:2"), "Workers, a list";
         Churn => Swept("1:2"), "Workers, a list; each opens sessions of its own";
         Hold => Swept("1"), "Workers, a list; each holds locks of its own";
-        Rate => Swept("64"), "The most requests that may be in flight, a list";
+        Rate => Swept("64"), "Most requests in flight, a list";
     }
     hold: Busy = "hold" else (Busy::Sleep(Nanos::ZERO)), short('b'), unit(Unit::Micros) {
         Contend => Fixed("1ms"), "Time the lock is held; negative: spin";
@@ -41,7 +41,7 @@ options! {
         Contend => Decided("a pilot decides"), "Window of each run";
         Rate => Fixed("5s"), "Window of each run";
         Spread => Fixed("1s"), "Window of each run";
-        Stream | Hold | Churn => Fixed("300s"), "The most that a run may take";
+        Stream | Hold | Churn => Fixed("300s"), "Longest time of a run";
     }
     runs: u32 = "runs", under(Measuring), between(1, 10_000) {
         Contend | Stream | Hold | Spread | Churn
@@ -58,17 +58,17 @@ options! {
         Spread => Fixed("500ms"), "Time between the last arrival and the window";
     }
     budget: Nanos = "budget" else (Nanos::ZERO), under(Measuring) {
-        Contend => Fixed("50s"), "The most that all runs together may take, where pilots decide";
-        Stream | Hold | Rate | Spread | Churn => Fixed("50s"), "What all runs together should take";
-        Connect => Fixed("50s"), "What all sweeps together should take";
+        Contend => Fixed("50s"), "Longest time of all runs together, where pilots decide";
+        Stream | Hold | Rate | Spread | Churn => Fixed("50s"), "Time that all runs together should take";
+        Connect => Fixed("50s"), "Time that all sweeps together should take";
     }
     carrier: Carrier = "as" else (Carrier::Processes), value("CARRIER"), under(Measuring) {
         Contend | Stream | Hold | Rate
-            => Fixed("processes"), "What carries a worker: processes, threads or, of servers, tasks";
-        Churn => Fixed("processes"), "What carries a worker: processes or threads";
+            => Fixed("processes"), "What a worker is: processes, threads or, for servers, tasks";
+        Churn => Fixed("processes"), "What a worker is: processes or threads";
     }
     generator_threads: u64 = "generator-threads" else (1), under(Measuring), between(1, 1_024) {
-        Contend | Stream | Hold | Rate => Decided("half of the CPUs"), "Threads that carry tasks";
+        Contend | Stream | Hold | Rate => Decided("half of the CPUs"), "Threads that drive tasks";
     }
     // Client and server on one CPU or on two is a third of connect(); the scheduler's
     // choice would be most of what differs between sweeps.
@@ -82,14 +82,14 @@ options! {
     server_place: Place = "server-place", value("WHERE"), under(Measuring) {
         Contend | Stream | Hold | Rate | Churn
             => Decided("those that --place cpus:LIST leaves"),
-            "CPUs of a server that is launched: none, same, cross, cpus:0-3";
+            "CPUs of a launched server: none, same, cross, cpus:0-3";
         Spread
             => Decided("those that the generators leave"),
-            "CPUs of a server that is launched: none, same, cross, cpus:0-3";
+            "CPUs of a launched server: none, same, cross, cpus:0-3";
     }
     measure: Measure = "measure" else (Measure::Full), under(Measuring) {
         Contend | Stream | Hold | Rate
-            => Fixed("full"), "What is recorded: full, or counts for locks quicker than a stamp";
+            => Fixed("full"), "What is recorded: full; counts, for locks quicker than a stamp";
     }
     // One number stands by itself, as it did before `hold` swept it.
     #[serde(serialize_with = "one_or_many")]
@@ -99,7 +99,7 @@ options! {
     }
     // A shorter time than a second is mostly the start and the end of it.
     keep: Nanos = "for" else (Nanos::ZERO), between(1_000_000_000, 43_200_000_000_000) {
-        Hold => Absent, "Keep the locks for so long, renewing their leases, before they are released";
+        Hold => Absent, "Keep the locks for this long, and renew their leases, before they are released";
     }
     // All runs of `churn` with two workers then need 13,500 ports of 14,116.
     operations: List = "operations", short('n'), between(1, 1_000_000_000) {
@@ -109,13 +109,13 @@ options! {
     names: Names = "names" else (Names::One), value("WHICH") {
         Stream => Fixed("one"), "One lock for all, or each worker its own: one, own";
         Churn => Fixed("own"), "One lock for all, or each worker its own: one, own";
-        Rate => Fixed("own"), "Of locks: one for all, or each worker its own: one, own";
+        Rate => Fixed("own"), "For locks: one for all, or each worker its own: one, own";
     }
     // The requests of a batch and their replies must fit into the sockets' buffers, or
     // client and server would wait for each other.
     pipeline: u64 = "pipeline" else (1), value("D"), between(1, 1_000) {
-        Stream => Fixed("1"), "Pairs that are sent before their replies are read";
-        Hold => Fixed("1"), "Requests that are sent before their replies are read";
+        Stream => Fixed("1"), "Pairs to send before their replies are read";
+        Hold => Fixed("1"), "Requests to send before their replies are read";
     }
     shared: f64 = "shared" else (0.0) {
         Contend => Fixed("0"), "Share of shared acquisitions, 0 to 1";
@@ -139,30 +139,30 @@ options! {
     }
     fault: Vec<Fault> = "fault", value("LIST") {
         Recover
-            => Swept("kill,stop,cut,server-kill,server-stop"), "What strikes while one owns the lock, a list";
+            => Swept("kill,stop,cut,server-kill,server-stop"), "Faults to inject while the lock is held, a list";
     }
     waiters: u64 = "waiters" else (1), between(1, 1_000) {
         Recover => Fixed("3"), "Processes that wait for the lock when the fault strikes";
     }
     within: Nanos = "within" else (Nanos::ZERO) {
-        Recover => Fixed("30s"), "How long the next grant is waited for";
+        Recover => Fixed("30s"), "How long to wait for the next grant";
     }
     // Longer than a client's usual patience of a second, and than the default lease.
     pause: Nanos = "pause" else (Nanos::ZERO) {
-        Recover => Fixed("3s"), "How long stop, cut and server-stop last (the first two beyond a lease), and how long an old owner works on";
+        Recover => Fixed("3s"), "How long stop, cut and server-stop last (with a lease, stop and cut last longer by it), and how long an old owner works on";
     }
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" else (Nanos::ZERO) {
-        Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
-        Hold => Absent, "Lease that is asked for with --for, where the target's locks can have one";
+        Recover => Fixed("2s"), "Lease to request, where the target's locks have one";
+        Hold => Absent, "Lease to request with --for, where the target's locks can have one";
     }
     renew: Renew = "renew", value("WHICH") {
         Contend | Recover
-            => Fixed("yes"), "yes: clients renew what they hold where the field's do; no: none renews";
+            => Fixed("yes"), "yes: renew leases as the usual client libraries do; no: do not renew";
     }
     members: u64 = "members" else (1), between(1, 9) {
         Contend | Stream | Hold | Rate | Spread | Recover | Churn
-            => Absent, "Servers of the cluster that is launched (etcd, zookeeper)";
+            => Absent, "Servers of the launched cluster (etcd, zookeeper)";
     }
     timer_slack: Nanos = "timer-slack" else (Nanos(1)), unit(Unit::Micros), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread | Churn
@@ -181,7 +181,7 @@ options! {
             => Swept("100:300:1k:3k:10k:14k:15k:20k"), "Connections that are open at once, a list";
     }
     listeners: List = "listeners", between(0, 1_000_000) {
-        Connect => Fixed("0"), "Other sockets that listen meanwhile, a list";
+        Connect => Fixed("0"), "Other listening sockets meanwhile, a list";
     }
     sources: List = "sources", between(1, 65_536) {
         Connect => Decided("1:16; 1 towards other servers"), "Source addresses in 127.0.0.0/8, a list";
@@ -211,23 +211,23 @@ options! {
     }
     #[serde(serialize_with = "one_or_many")]
     rate: List = "rate" {
-        Connect => Decided("one after the other"), "Connections a second that are offered, one number";
+        Connect => Decided("one after the other"), "Connections a second, one number";
         Rate
             => Swept("100:1000:10000"),
-            "Requests a second, a list; with --find the least and the greatest (1000:1000000)";
+            "Requests a second, a list; with --find the lowest and the highest (1000:1000000)";
     }
     find: Objective = "find", value("OBJECTIVE") {
         Rate
             => Absent, "Find the highest rate that meets this: p99<5ms, errors<0.1%, several with commas";
     }
     sndbuf: u64 = "sndbuf", value("BYTES"), between(1, 1 << 30) {
-        Connect => Absent, "Send buffer of each socket, in bytes, as asked of the kernel";
+        Connect => Absent, "Send buffer of each socket, in bytes, as requested from the kernel";
     }
     rcvbuf: u64 = "rcvbuf", value("BYTES"), between(1, 1 << 30) {
-        Connect => Absent, "Receive buffer of each socket, in bytes, as asked of the kernel";
+        Connect => Absent, "Receive buffer of each socket, in bytes, as requested from the kernel";
     }
     only: Only = "only", value("STEP") {
-        Connect => Absent, "Measure one step alone: bind (sockets are bound, and nobody connects)";
+        Connect => Absent, "Measure one step alone: bind (sockets are bound, none connects)";
     }
     during: String = "during", value("COMMAND"), under(Measuring) {
         Contend | Stream | Hold | Rate | Churn
@@ -242,7 +242,7 @@ options! {
     }
     expect: List = "expect", under(Requests) {
         Stream | Rate | Spread
-            => Decided("the target's"), "Codes that are a success, such as 0:3; any other is an error";
+            => Decided("the target's"), "Codes that count as success, such as 0:3; any other is an error";
     }
     // Longer than any call that somebody waits for, and short enough that one that hangs
     // does not cost the run.
@@ -255,29 +255,29 @@ options! {
     }
     null: String = "null", value("TARGET"), under(Requests) {
         Stream
-            => Decided("exec:true, of commands"), "A target that does nothing, measured beside; or none";
+            => Decided("exec:true, of commands"), "A target that does nothing, measured for comparison; or none";
     }
     numbers: u64 = "numbers", under(Requests) {
         Stream | Rate | Spread
-            => Decided("all requests"), "{n} counts so many numbers, again and again";
+            => Decided("all requests"), "{n} cycles through this many numbers";
     }
     arrivals: Arrivals = "arrivals" else (Arrivals::Constant) {
         Contend => Fixed("constant"), "How idle times vary: constant, poisson (exponential, with this mean)";
         Rate => Fixed("constant"), "How requests follow each other: constant, poisson";
     }
     drop_after: Nanos = "drop-after" else (Nanos::ZERO) {
-        Rate => Fixed("1s"), "Do not send a request that finds no worker free for so long";
+        Rate => Fixed("1s"), "Drop a request that finds no free worker for this long";
     }
     // Each is a thread. CERN's study had 90 in flight, which its numbers of client machines divide.
     in_flight: u64 = "in-flight", between(1, 10_000) {
-        Spread => Fixed("90"), "Requests that are kept in flight";
+        Spread => Fixed("90"), "Requests in flight";
     }
     generators: List = "generators" {
-        Spread => Swept("3:6:9:18"), "Processes over which they are spread, a list";
+        Spread => Swept("3:6:9:18"), "Processes that share them, a list";
     }
     generator_cpu: f64 = "generator-cpu" {
         Spread
-            => Decided("no limit"), "CPUs' worth of time that each of them gets, such as 0.2";
+            => Decided("no limit"), "CPU limit of each of them, such as 0.2";
     }
     connection: Connection = "connection", value("WHICH"), under(Requests) {
         Stream | Rate | Spread
@@ -289,12 +289,12 @@ options! {
             "File with the name in its first line, the password in its second, for servers of yours";
     }
     server_log: String = "server-log", value("FILE"), under(Requests) {
-        Stream | Rate | Spread => Absent, "Count in this log what the server did, instead of asking it";
+        Stream | Rate | Spread => Absent, "Count the server's operations in this log instead of asking the server";
     }
     #[serde(alias = "server-cgroup")]
     server: ServerAt = "server", under(Measuring) {
         Contend | Stream | Hold | Connect | Rate | Spread | Churn
-            => Absent, "The server on this machine, if its connections do not tell: :PORT, pid:N, \
+            => Absent, "The server on this machine, if connections do not show it: :PORT, pid:N, \
                         unix:PATH, cgroup:PATH";
     }
     seed: u64 = "seed" else (0), value("SEED"), under(Measuring) {
