@@ -107,4 +107,50 @@ mod tests {
         }
         assert!(found.is_empty(), "use the method of the plan: {found:#?}");
     }
+
+    /// A file, and what it says of somebody who is late, silent or in the way.
+    const IMPATIENT: &str = "\
+engine/src/keeper/run/cost.rs somebody holds it already,
+engine/src/keeper/run/counted.rs no worker got any further
+engine/src/keeper/run/fork.rs became ready within
+engine/src/keeper/run/start.rs came to the common start
+engine/src/keeper/together.rs no common start was agreed
+engine/src/keeper/programs.rs was not ready within
+engine/src/keeper/servers.rs did not come back within
+engine/src/keeper/servers.rs it said nothing within
+ranks/first/mod.rs have not said who they are
+ranks/first/mod.rs it took longer than
+ranks/first/mod.rs it hangs, or the way to it
+ranks/first/rounds.rs it does not answer any more
+connections/src/crew.rs became ready in time
+connections/src/crew.rs did not start in time
+connections/src/lost.rs did not look in time
+recover/src/fault.rs somebody holds it already;
+recover/src/fault.rs not every process
+targets/src/pipe/peer.rs did not answer within
+targets/src/librarian.rs did not return within
+harness/src/during.rs SIGINT did not end it
+cli/src/messages.rs nobody reads it
+sys/src/ledger.rs cannot end what an earlier run";
+
+    /// Nobody is blamed for time in which jostle itself did not run.
+    #[test]
+    fn whoever_loses_patience_counts_it_by_the_one_clock() {
+        let sources = all();
+        for row in IMPATIENT.lines() {
+            let (file, said) = row.split_once(' ').unwrap();
+            let (_, text) = sources
+                .iter()
+                .find(|(path, _)| path.ends_with(file))
+                .expect(row);
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let within = code
+                .split("fn ")
+                .find(|function| function.contains(said))
+                .expect(row);
+            let others = ["Instant::", "elapsed()", ".now()", "monotonic()"];
+            let other = others.iter().any(|clock| within.contains(clock));
+            assert!(code.contains("waited::") && !other, "{row}");
+        }
+    }
 }

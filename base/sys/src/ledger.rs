@@ -27,6 +27,7 @@ mod item;
 
 use crate::census::{self, stat_field};
 use crate::process::{self, Forker};
+use crate::waited::Waited;
 use item::Item;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
@@ -36,7 +37,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The list's name in the directory; lock files have a dot in theirs.
 const LIST: &str = "ledger";
@@ -406,13 +407,13 @@ fn end_started(mark: &str) -> Result<(), String> {
     if has_in_environment("self", line.as_bytes()) {
         return Ok(());
     }
-    let begun = Instant::now();
+    let mut waited = Waited::begin();
     loop {
         let left = marked(line.as_bytes());
         if left.is_empty() {
             return Ok(());
         }
-        if begun.elapsed() > STARTED_PATIENCE {
+        if waited.so_far() > STARTED_PATIENCE {
             return Err(format!(
                 "cannot end what an earlier run has started: process {}",
                 left[0]

@@ -3,6 +3,7 @@
 use crate::census;
 use crate::errno::done;
 use crate::limits::cgroup;
+use crate::waited;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open};
@@ -10,7 +11,7 @@ use rustix::time::Timespec;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The right to fork: proof that this process had a single thread.
 ///
@@ -91,17 +92,22 @@ pub fn adopt_orphans() -> io::Result<()> {
 ///
 /// Call it only where no child has to survive.
 pub fn end_children(patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
-    loop {
-        if !any_child() {
-            return true;
-        }
-        children().into_iter().for_each(kill);
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let is_none_left = || {
+        let is_left = any_child();
+        is_left.then(|| children().into_iter().for_each(kill));
+        (!is_left).then_some(())
+    };
+    waited::within(patience, Duration::from_millis(1), is_none_left).is_some()
+}
+
+/// Kills a child, and takes its end if that comes within `patience`. A child whose end was taken
+/// before is asked for first: its number may be another's by now.
+pub fn end_child(pid: u32, patience: Duration) {
+    waited::within(patience, Duration::from_micros(100), || {
+        let is_gone = is_gone(pid);
+        (!is_gone).then(|| kill(pid));
+        is_gone.then_some(())
+    });
 }
 
 /// Takes all children that have ended, and says whether there are others.

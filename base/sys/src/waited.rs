@@ -3,6 +3,7 @@
 //! something was, not for how long we would have noticed it.
 
 use crate::clock;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// At most this much counts between two looks. Looks come every few milliseconds: after a
@@ -20,11 +21,11 @@ pub struct Waited {
 impl Waited {
     /// Begins now.
     pub fn begin() -> Waited {
-        Waited::begin_at(clock::monotonic())
+        Waited::begin_at(now_ns())
     }
 
     /// Begins at this time of `CLOCK_MONOTONIC`, in nanoseconds.
-    pub fn begin_at(now_ns: u64) -> Waited {
+    fn begin_at(now_ns: u64) -> Waited {
         Waited {
             looked_ns: now_ns,
             sum: Duration::ZERO,
@@ -33,16 +34,68 @@ impl Waited {
 
     /// To be asked at every look, more often than [`LOOK`].
     pub fn so_far(&mut self) -> Duration {
-        self.so_far_at(clock::monotonic(), LOOK)
+        self.so_far_by(LOOK)
     }
 
-    /// [`Waited::so_far`] at this time of `CLOCK_MONOTONIC`, in nanoseconds, where at most
-    /// `most` counts since the last look: for a caller whose looks come in less than [`LOOK`].
-    pub fn so_far_at(&mut self, now_ns: u64, most: Duration) -> Duration {
+    /// [`Waited::so_far`], where at most `most` counts since the last look: for a caller whose
+    /// looks take less or more time than [`LOOK`].
+    pub fn so_far_by(&mut self, most: Duration) -> Duration {
+        self.so_far_at(now_ns(), most)
+    }
+
+    fn so_far_at(&mut self, now_ns: u64, most: Duration) -> Duration {
         self.sum += Duration::from_nanos(now_ns.saturating_sub(self.looked_ns)).min(most);
         self.looked_ns = now_ns;
         self.sum
     }
+}
+
+/// The patience of one wait on a blocking socket, which itself waits for [`Patience::look`].
+#[derive(Debug)]
+pub struct Patience {
+    most: Duration,
+    waited: Option<Waited>,
+}
+
+impl Patience {
+    /// None of it is used up.
+    pub fn of(most: Duration) -> Patience {
+        Patience { most, waited: None }
+    }
+
+    /// The time limit of the socket, for this patience.
+    pub fn look(most: Duration) -> Duration {
+        most.min(LOOK / 2)
+    }
+
+    /// Whether it is over, asked each time that the socket's limit has passed.
+    pub fn is_over(&mut self) -> bool {
+        // The clock is not read before the first look has passed.
+        let waited = self.waited.get_or_insert_with(Waited::begin);
+        waited.so_far() + Patience::look(self.most) >= self.most
+    }
+}
+
+thread_local! {
+    /// The looks of [`leaping`].
+    static LEAPS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn now_ns() -> u64 {
+    const LEAP_NS: u64 = 3_600_000_000_000;
+    let leaps = LEAPS.get().map(|leaps| leaps + 1);
+    LEAPS.set(leaps);
+    clock::monotonic() + leaps.unwrap_or(0) * LEAP_NS
+}
+
+/// For tests of who loses patience: the clock of this thread, and of a process that it forks,
+/// leaps by an hour at each look, as that of a machine that stands still between all of them.
+/// Returns the result, and the number of looks: an hour counts as one [`LOOK`], so that they show
+/// how long was waited.
+pub fn leaping<T>(body: impl FnOnce() -> T) -> (T, u64) {
+    LEAPS.set(Some(0));
+    let result = body();
+    (result, LEAPS.take().unwrap_or(0))
 }
 
 /// The first that `look` finds, which is asked again after each nap, shorter than [`LOOK`]; `None`
@@ -80,23 +133,14 @@ mod tests {
         assert_eq!(looks, [150, 170, 170]);
     }
 
-    mod live_tests {
-        use super::*;
-
-        /// A look that takes longer than the patience is as a machine that stood still.
-        #[test]
-        fn who_stood_still_looks_again() {
-            let ms = Duration::from_millis;
-            let mut looks = 0;
-            let found = within(ms(400), ms(1), || {
-                looks += 1;
-                if looks == 1 {
-                    std::thread::sleep(ms(600));
-                }
-                (looks == 3).then_some(looks)
-            });
-            assert_eq!(found, Some(3));
-            assert_eq!(within(ms(1), ms(1), || None::<()>), None);
-        }
+    /// Ten looks are a second, though ten hours pass. A socket has waited once before it is asked.
+    #[test]
+    fn patience_ends_by_looks_where_the_clock_leaps() {
+        let second = Duration::from_secs(1);
+        let within = || within(second, Duration::ZERO, || None::<()>);
+        assert_eq!(leaping(within), (None, 1 + 10));
+        let mut patience = Patience::of(second);
+        let looks = || (1..).find(|_| patience.is_over());
+        assert_eq!(leaping(looks), (Some(10), 1 + 10));
     }
 }

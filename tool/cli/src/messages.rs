@@ -6,13 +6,14 @@
 //! what is said. Other verbs write directly, as any program does.
 
 use crate::signals;
+use jostle_sys::waited::Waited;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write, stderr};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes that may wait for the thread. What comes after them is dropped, and counted.
 const MOST_BYTES: usize = 64 << 10;
@@ -103,11 +104,11 @@ fn write_until(
         }
         out.flush()
     })?;
-    let mut last = Instant::now();
+    let mut taken = Waited::begin();
     loop {
         match moves.recv_timeout(LOOK) {
-            Ok(()) => last = Instant::now(),
-            Err(RecvTimeoutError::Timeout) if ended() && last.elapsed() >= patience => {
+            Ok(()) => taken = Waited::begin(),
+            Err(RecvTimeoutError::Timeout) if taken.so_far() >= patience && ended() => {
                 return Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it"));
             }
             Err(RecvTimeoutError::Timeout) => {}

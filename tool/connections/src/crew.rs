@@ -5,6 +5,7 @@ use crate::sweep::{Sweep, options};
 use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::connect::Only;
 use jostle_sys::process::{self, Ended};
+use jostle_sys::waited::Waited;
 use jostle_sys::{clock, cpu, errno, signal};
 use jostle_targets::endpoint::{CALLS, Plug};
 use jostle_worker::workloads::connect::board::{Count, Own, order};
@@ -159,7 +160,7 @@ impl Sweep<'_> {
 
     pub(crate) fn await_ready(&mut self) -> Result<(), Aborted> {
         let all = self.alive.len() as u64;
-        let deadline = self.context.clock.now() + RAMP_PATIENCE_NS;
+        let mut waited = Waited::begin();
         while self.board.get(Count::Ready) < all {
             self.nap()?;
             if let Some((number, call, name, nth)) = self.failure() {
@@ -176,7 +177,7 @@ impl Sweep<'_> {
             if let Some(death) = self.deaths.first() {
                 return Err(Aborted(death.clone()));
             }
-            if self.context.clock.now() > deadline {
+            if waited.so_far().as_nanos() > RAMP_PATIENCE_NS.into() {
                 return Err(Aborted(format!(
                     "of {all} processes only {} became ready in time",
                     self.board.get(Count::Ready)
@@ -198,12 +199,12 @@ impl Sweep<'_> {
             self.board.set_own(server, Own::Lane, lane as u64);
             self.board.order(server, order::WORK);
         }
-        let deadline = self.context.clock.now() + RAMP_PATIENCE_NS;
+        let mut waited = Waited::begin();
         for lane in 0..lanes {
             let server = self.crew.clients + lane;
             while self.board.own(server, Own::Working) == 0 && self.deaths.is_empty() {
                 self.nap()?;
-                if self.context.clock.now() > deadline {
+                if waited.so_far().as_nanos() > RAMP_PATIENCE_NS.into() {
                     return Err(Aborted("an acceptor did not start in time".into()));
                 }
             }

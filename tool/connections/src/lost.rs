@@ -6,12 +6,13 @@ use crate::crew::Role;
 use crate::sweep::Sweep;
 use jostle_harness::Aborted;
 use jostle_model::connect::Only;
+use jostle_sys::waited::Waited;
 use jostle_worker::order::Lost;
 use jostle_worker::workloads::connect::board::{Own, UNKNOWN, order};
 use std::time::Duration;
 
 /// How long clients may take to look at all their connections.
-const LOOK_PATIENCE_NS: u64 = 10_000_000_000;
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// A server that closes what it accepts does so when it comes to accept it, which
 /// is later than the client has connected.
 const TIME_TO_CLOSE: Duration = Duration::from_millis(100);
@@ -37,7 +38,7 @@ impl Sweep<'_> {
     fn look(&mut self) -> Result<Lost, Aborted> {
         self.turns += 1;
         let look = order::look(self.turns);
-        let deadline = self.context.clock.now() + LOOK_PATIENCE_NS;
+        let mut waited = Waited::begin();
         for client in self.busy_clients() {
             self.board.order(client, look);
         }
@@ -46,7 +47,7 @@ impl Sweep<'_> {
             clients.any(|client| sweep.board.own(client, Own::Looked) != u64::from(look))
         };
         while is_silent(self) {
-            if self.context.clock.now() > deadline {
+            if waited.so_far() > LOOK_PATIENCE {
                 return Err(cannot_tell("a client process did not look in time"));
             }
             self.nap()?;

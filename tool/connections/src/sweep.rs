@@ -25,11 +25,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 /// How often the memory that is left is looked at.
 const MEMORY_LOOK_NS: u64 = 50_000_000;
 /// How long servers may take to accept what is connected, and to tell their usage.
-const SETTLE_NS: u64 = 2_000_000_000;
+const SETTLE: Duration = Duration::from_secs(2);
 /// The connections that a listening socket lets wait, where the kernel allows more.
 const BACKLOG: u64 = 4_096;
 
@@ -328,7 +329,7 @@ impl<'a> Sweep<'a> {
     /// Waits until the client has stopped, and says why: which call failed, with which
     /// error, for which connection.
     fn stopped(&mut self) -> Result<(String, String, u64), Aborted> {
-        let deadline = self.context.clock.now() + SETTLE_NS;
+        let mut waited = Waited::begin();
         let working = |sweep: &Sweep<'_>| {
             let mut clients = sweep
                 .alive
@@ -336,7 +337,7 @@ impl<'a> Sweep<'a> {
                 .filter(|(kind, _)| *kind == Role::Client);
             clients.any(|(_, number)| sweep.board.own(*number, Own::Working) != 0)
         };
-        while working(self) && self.context.clock.now() < deadline {
+        while working(self) && waited.so_far() < SETTLE {
             self.interrupt_clients();
             self.nap()?;
         }
@@ -355,9 +356,9 @@ impl<'a> Sweep<'a> {
         if self.crew.servers == 0 {
             return Ok(());
         }
-        let deadline = self.context.clock.now() + SETTLE_NS;
+        let mut waited = Waited::begin();
         while self.board.get(Count::Accepted) < self.board.get(Count::Opened)
-            && self.context.clock.now() < deadline
+            && waited.so_far() < SETTLE
             && self.deaths.is_empty()
         {
             self.nap()?;
@@ -374,7 +375,7 @@ impl<'a> Sweep<'a> {
                     && sweep.board.own(*number, Own::Reported) != asked
             })
         };
-        while silent(self) && self.context.clock.now() < deadline {
+        while silent(self) && waited.so_far() < SETTLE {
             self.nap()?;
         }
         Ok(())

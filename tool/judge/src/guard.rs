@@ -12,6 +12,7 @@
 use super::output::{Copies, Ends};
 use jostle_sys::clock;
 use jostle_sys::process::{self, Forker};
+use jostle_sys::waited;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, setsid, waitid};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long processes that were killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -164,10 +165,8 @@ impl Drop for Guard {
     /// Closing our end tells the guard to end whatever is left.
     fn drop(&mut self) {
         let _ = self.news.get_ref().shutdown(std::net::Shutdown::Both);
-        let deadline = Instant::now() + PATIENCE;
-        while !process::is_gone(self.pid) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let is_gone = || process::is_gone(self.pid).then_some(());
+        waited::within(PATIENCE, Duration::from_millis(1), is_gone);
         // The children of a guard that was killed are ours now.
         process::end_children(PATIENCE);
     }

@@ -3,7 +3,7 @@
 
 use crate::SetupError;
 use crate::remote::info_figure;
-use crate::stream::Stream;
+use crate::stream::{Stream, connected};
 use crate::tls::Tls;
 use jostle_sys::files::Errno;
 use std::io;
@@ -238,15 +238,20 @@ impl Members {
     }
 }
 
-fn connect_within(place: &str, patience: Duration) -> io::Result<TcpStream> {
+/// Connects to a host and port; nobody is impatient while this process stands still.
+///
+/// # Errors
+/// The system's.
+pub fn connect_within(place: impl ToSocketAddrs, patience: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in place.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
+        match connected(&address, patience, || false) {
             Ok(stream) => {
+                stream.set_write_timeout(None)?;
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }
-            Err(error) => last = error,
+            Err((_, errno)) => last = errno.into(),
         }
     }
     Err(last)

@@ -13,6 +13,7 @@ use crate::wire::{Decoded, Reply};
 use crate::{CallError, SetupError, Traffic};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
+use jostle_sys::waited::Patience;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub struct Client {
     waits: bool,
     /// The server may be one that speaks TLS from the first byte.
     may_want_tls: bool,
-    /// How long [`Client::asked`] waits for an answer.
+    /// How long an answer is waited for where the socket has a time limit.
     pub(crate) patience: Duration,
     pub(crate) traffic: Traffic,
 }
@@ -198,6 +199,15 @@ impl Client {
         }
     }
 
+    /// Waits so long for an answer from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn wait_for(&mut self, patience: Duration) -> io::Result<()> {
+        self.patience = patience;
+        self.stream.set_patience(Some(Patience::look(patience)))
+    }
+
     /// Sends `self.request`, when no run is on, and returns the text that answers it; None
     /// for an answer without one.
     ///
@@ -209,9 +219,7 @@ impl Client {
         decode: impl for<'a> Fn(&'a [u8], &'static str) -> Decoded<'a>,
     ) -> Result<Option<Vec<u8>>, String> {
         let unset = |error| format!("cannot set how long an answer may take: {error}");
-        self.stream
-            .set_patience(Some(self.patience))
-            .map_err(unset)?;
+        self.wait_for(self.patience).map_err(unset)?;
         let may_want_tls = self.may_want_tls;
         let answer = match self.call(name, true, decode) {
             Ok(Some(Reply::Text(text))) => Ok(Some(text.to_vec())),
@@ -267,12 +275,14 @@ impl Client {
     /// Reads what has come. False where the keeper ended the wait.
     #[inline]
     fn receive(&mut self, name: &'static str, patient: bool) -> Result<bool, CallError> {
+        let mut patience = Patience::of(self.patience);
         loop {
             match self.read(name)? {
                 Heard::Bytes => return Ok(true),
                 Heard::End => return Err(CallError::new(name, Errno::CONNRESET)),
                 Heard::Interrupted if !patient && signal::interrupted() => return Ok(false),
                 Heard::Interrupted => {}
+                Heard::Late if !patience.is_over() => {}
                 Heard::Late => {
                     let said = "the server gave no answer within 10 s; is it overloaded?";
                     return Err(CallError::saying(name, Errno::TIMEDOUT, said));

@@ -3,7 +3,7 @@
 
 use crate::SetupError;
 use crate::address::Address;
-use crate::remote::{ANSWER_PATIENCE, Client};
+use crate::remote::Client;
 use crate::wire::{Reply, wrong_kind};
 pub use jostle_model::record::{Process, Sign, Signs, sign};
 use jostle_resp::value::{Value, ValueLimits};
@@ -27,8 +27,8 @@ pub enum NoSigns {
 /// A server's answer to a question about itself.
 pub type Told = Result<Signs, NoSigns>;
 
-/// Asks the server at an address. Whoever takes connections and answers in time with an error
-/// refuses; anybody else is silent.
+/// Asks the server at an address. Whoever takes connections and answers with an error refuses;
+/// anybody else is silent.
 ///
 /// # Errors
 /// Which of the two.
@@ -36,13 +36,18 @@ pub fn asked<T>(
     address: &Address,
     ask: impl FnOnce() -> Result<T, SetupError>,
 ) -> Result<T, NoSigns> {
-    let begun = Instant::now();
     ask().map_err(
-        |SetupError(said)| match begun.elapsed() < ANSWER_PATIENCE && address.accepts() {
+        |SetupError(said)| match !is_late(&said) && address.accepts() {
             true => NoSigns::Refused(said),
             false => NoSigns::Silent(said),
         },
     )
+}
+
+/// Whether this is what we say ourselves of a server that is silent for too long. The time that
+/// has passed does not tell: this process may have stood still.
+fn is_late(said: &str) -> bool {
+    said.contains("no answer") || said.contains("no handshake")
 }
 
 /// Asks over a connection that is kept open, or over a new one if there is none or it has ended.
@@ -73,13 +78,12 @@ pub fn asked_in_time(
             }
         };
         client.patience = DEADLINE;
-        let begun = Instant::now();
         match ask(&mut client) {
             Ok(signs) => {
                 *connection = Some(client);
                 return Ok(signs);
             }
-            Err(_) if begun.elapsed() >= DEADLINE => return Err(late()),
+            Err(SetupError(said)) if is_late(&said) => return Err(late()),
             Err(_) if was_kept => {}
             Err(SetupError(said)) => {
                 return Err(match address.accepts() {
@@ -157,6 +161,8 @@ mod live_tests {
         let refuse = || Err::<(), _>(SetupError("NOPERM".to_owned()));
         let refused = Err(NoSigns::Refused("NOPERM".to_owned()));
         assert_eq!(asked(&address, refuse), refused);
+        let late = || Err::<(), _>(SetupError("it gave no answer within 10 s".to_owned()));
+        assert!(matches!(asked(&address, late), Err(NoSigns::Silent(_))));
         drop(listener);
         let is_silent = |_| {
             std::thread::sleep(std::time::Duration::from_millis(10));

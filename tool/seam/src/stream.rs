@@ -4,12 +4,14 @@
 use crate::tls::TlsStream;
 use crate::{CallError, surplus};
 use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use jostle_sys::waited::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -109,6 +111,40 @@ impl Stream {
                 // A reset, or bytes that cannot be decrypted: this is no answer.
                 Err(_) => return true,
             }
+        }
+    }
+}
+
+/// A socket that is connected within this patience, whose writes look up at each
+/// [`Patience::look`]. `ended`: whether a signal ends the wait.
+///
+/// # Errors
+/// The system's, with its call; TIMEDOUT if nobody answers.
+pub fn connected(
+    address: &SocketAddr,
+    patience: Duration,
+    ended: fn() -> bool,
+) -> Result<TcpStream, (&'static str, Errno)> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let call = |errno| ("connect", errno);
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| ("socket", errno))?;
+    let look = Some(Patience::look(patience));
+    set_socket_timeout(&socket, Timeout::Send, look).map_err(call)?;
+    let mut patience = Patience::of(patience);
+    loop {
+        // Asked again, it waits on.
+        match rustix::net::connect(&socket, address) {
+            Ok(()) => return Ok(TcpStream::from(socket)),
+            Err(Errno::INPROGRESS | Errno::ALREADY) if patience.is_over() => {
+                return Err(call(Errno::TIMEDOUT));
+            }
+            Err(Errno::INPROGRESS | Errno::ALREADY) => {}
+            Err(Errno::INTR) if !ended() => {}
+            Err(errno) => return Err(call(errno)),
         }
     }
 }

@@ -8,10 +8,11 @@ use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
 use jostle_sys::signal;
 use jostle_sys::spawn::{Child, Program};
+use jostle_sys::waited::{Patience, Waited};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NAME: &str = "exec";
 
@@ -145,10 +146,9 @@ impl Caller for ExecCaller {
 
 impl ExecCaller {
     fn await_end(&self, child: &Child) -> Result<(), CallError> {
-        let deadline = Instant::now() + self.timeout;
-        let mut left = self.timeout;
+        let mut waited = Waited::begin();
         loop {
-            match child.await_end(Some(left)) {
+            match child.await_end(Some(Patience::look(self.timeout))) {
                 Ok(true) => return Ok(()),
                 Ok(false) if signal::interrupted() => {
                     return Err(CallError::new("poll", Errno::INTR));
@@ -156,8 +156,7 @@ impl ExecCaller {
                 Ok(false) => {}
                 Err(error) => return Err(CallError::from_system("pidfd_open", &error)),
             }
-            left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if waited.so_far() >= self.timeout {
                 let said = "the command did not end within --call-timeout, and was killed";
                 return Err(CallError::saying("exec", Errno::TIMEDOUT, said));
             }

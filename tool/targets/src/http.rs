@@ -6,6 +6,7 @@
 
 mod line;
 
+use crate::address::connect_within;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::table::{Entry, Family};
 use crate::tls::{self, HttpTls, Tls};
@@ -14,7 +15,7 @@ use jostle_model::plan::Connection;
 use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::config::Config;
@@ -152,7 +153,7 @@ fn reach(scheme: &str, argument: &str) -> Result<(), SetupError> {
     let url = url(scheme, Some(argument)).map_err(SetupError)?;
     let mut last = None;
     for address in addresses(&url)? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match connect_within(address, PATIENCE) {
             Ok(stream) => return surplus::refuse_who_speaks_first(&stream, address),
             Err(error) => last = Some((address, error)),
         }

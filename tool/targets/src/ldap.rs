@@ -18,7 +18,6 @@ use crate::tls::Tls;
 use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;
-use jostle_sys::clock;
 use place::Place;
 use session::{Dial, Session};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -108,9 +107,8 @@ enum Source {
 fn reach(argument: &str, port: u16, tls: bool) -> Result<(), SetupError> {
     let place = Place::parse(Some(argument), port).map_err(SetupError)?;
     let dial = Dial::new(&place, REACH_PATIENCE, tls)?;
-    let deadline = clock::monotonic() + REACH_PATIENCE.as_nanos() as u64;
     let at = format!("{}:{}", place.host, place.port);
-    let session = dial.open(deadline).map_err(|error| {
+    let session = dial.open().map_err(|error| {
         SetupError(format!(
             "cannot connect to {at}: {error}; is the server running there?"
         ))
@@ -133,8 +131,8 @@ impl Dial {
     }
 
     /// Opens a connection, with TLS if configured, and does not bind.
-    fn open(&self, deadline: u64) -> Result<Session, CallError> {
-        Session::connect(self, deadline)?.secure(self)
+    fn open(&self) -> Result<Session, CallError> {
+        Session::connect(self)?.secure(self)
     }
 }
 
@@ -187,7 +185,7 @@ impl Requests for Ldap {
         if self.connection == Connection::Keep {
             // A kept connection is opened before the first request.
             let refused = |said: String| SetupError(format!("cannot bind: {said}"));
-            let opened = caller.open(self.deadline(), |_| {});
+            let opened = caller.open(|_| {});
             match opened.map_err(|error| refused(error.to_string()))? {
                 Ok(session) => caller.kept = Some(session),
                 Err(code) => return Err(refused(self.code_name(code))),
@@ -220,12 +218,6 @@ impl Requests for Ldap {
     }
 }
 
-impl Ldap {
-    fn deadline(&self) -> u64 {
-        clock::monotonic() + self.dial.timeout.as_nanos() as u64
-    }
-}
-
 struct LdapCaller<'a> {
     ldap: &'a Ldap,
     worker: u64,
@@ -236,13 +228,9 @@ struct LdapCaller<'a> {
 impl LdapCaller<'_> {
     /// Opens a connection and binds; returns the bound session, or the result code of a
     /// refused bind. Calls `ended` at the end of each phase.
-    fn open(
-        &self,
-        deadline: u64,
-        mut ended: impl FnMut(usize),
-    ) -> Result<Result<Session, u32>, CallError> {
+    fn open(&self, mut ended: impl FnMut(usize)) -> Result<Result<Session, u32>, CallError> {
         let dial = &self.ldap.dial;
-        let mut session = Session::connect(dial, deadline)?;
+        let mut session = Session::connect(dial)?;
         ended(CONNECT);
         if dial.tls.is_some() {
             session = session.secure(dial)?;
@@ -261,18 +249,17 @@ impl LdapCaller<'_> {
 
 impl Caller for LdapCaller<'_> {
     fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
-        let deadline = self.ldap.deadline();
         let answer = |code| Answer {
             code,
             ..Answer::default()
         };
         let mut session = match self.kept.take() {
             Some(mut session) => {
-                session.set_deadline(deadline);
+                session.begin();
                 session
             }
             // Also after a kept connection failed: the failed request dropped it.
-            None => match self.open(deadline, |phase| phases.end(phase))? {
+            None => match self.open(|phase| phases.end(phase))? {
                 Ok(session) => session,
                 Err(code) => return Ok(answer(code)),
             },

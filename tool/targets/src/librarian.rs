@@ -9,11 +9,11 @@
 use crate::SetupError;
 use jostle_sys::library::{ABI, Library};
 use jostle_sys::process::{self, Forker};
-use jostle_sys::waited::{LOOK, Waited};
+use jostle_sys::waited::{self, LOOK, Waited};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long one call into the library may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -186,17 +186,11 @@ impl Librarian {
 
     fn reap(&mut self) -> Option<process::Ended> {
         self.reaped = true;
-        let start = Instant::now();
-        while start.elapsed() < DEATH_PATIENCE {
-            if let Some(ended) = process::reap_one(self.pid) {
-                return Some(ended);
-            }
-            if !is_there(self.pid) {
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        None
+        let ended = || match process::reap_one(self.pid) {
+            None if is_there(self.pid) => None,
+            ended => Some(ended),
+        };
+        waited::within(DEATH_PATIENCE, Duration::from_millis(1), ended).flatten()
     }
 }
 

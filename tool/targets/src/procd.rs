@@ -17,6 +17,7 @@ use crate::{CallError, ServerFigures, SetupError, surplus};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use jostle_sys::spawn::{self, Word};
+use jostle_sys::waited::Patience;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -237,7 +238,7 @@ impl Kept {
 
     fn connect(&self) -> io::Result<Stream> {
         let stream = self.address.open()?;
-        stream.set_patience(Some(self.timeout))?;
+        stream.set_patience(Some(Patience::look(self.timeout)))?;
         Ok(stream)
     }
 }
@@ -329,7 +330,7 @@ impl Caller for KeptCaller<'_> {
 
 impl KeptCaller<'_> {
     fn receive(&mut self, mut stream: &Stream) -> Result<Head, CallError> {
-        let mut filled = 0;
+        let (mut filled, mut patience) = (0, Patience::of(self.of.timeout));
         loop {
             if filled == self.input.len() {
                 self.input.resize(2 * filled, 0);
@@ -343,6 +344,7 @@ impl KeptCaller<'_> {
                     }
                     continue;
                 }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !patience.is_over() => {}
                 Err(error) => return Err(failed("recv", &error)),
             }
             let reply = Head::read(&self.input[..filled]);

@@ -302,6 +302,9 @@ impl<R: Recipe> Target for RedisTarget<R> {
                 .filter(|slowest| slowest.last >= 0);
             let slow_ms = slowest.as_ref().map(|slowest| slowest.ms);
             let command = slowest.filter(|slowest| slowest.ms > 0);
+            // A replica has its master's keys.
+            let is_own = info_text(&info, "role") != Some("slave");
+            let has_marker = self.has_marker(&mut client).filter(|_| is_own);
             let wall_us = info_figure(&info, "server_time_usec");
             let wall_ms = wall_us.map(|us| signs::ahead(asked_ns, us / 1_000));
             Ok(signs::known([
@@ -314,7 +317,7 @@ impl<R: Recipe> Target for RedisTarget<R> {
                 ),
                 (sign::DELETED, calls(&["cmdstat_del", "cmdstat_unlink"])),
                 (sign::DELETED_EACH, Some(R::DELETIONS.into())),
-                (sign::MARKER, self.has_marker(&mut client).map(Sign::from)),
+                (sign::MARKER, has_marker.map(Sign::from)),
                 (sign::WALL_CLOCK_MS, wall_ms),
                 (sign::LEASE_BY_CLOCK_MS, Some(self.lease_ms.into())),
                 (sign::OWN_NAMES, Some(true.into())),

@@ -233,7 +233,8 @@ mod tests {
         assert_eq!(count(|one| one.sign.is_some()), 10, "broken locks");
         assert_eq!(count(|one| one.causes > 1), 6, "several causes");
         let claims = Claims::read().unwrap();
-        for situation in &all {
+        let standstills = read(&[directory().join("standstills.toml")]).unwrap();
+        for situation in all.iter().chain(&standstills) {
             let trial = judge::tests::printed("target 4 VALID");
             let (class, _) = judge::outcome(situation, &claims, &trial);
             assert_eq!(class, Class::Nothing, "{}", situation.name);

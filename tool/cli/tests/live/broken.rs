@@ -5,9 +5,11 @@
 use crate::common::{Place, Signal, alone, beside, in_some_try, must_be_root, must_have, reason};
 use jostle_model::record::{BROKE_OFF, Status};
 use jostle_testbed::ports::free_port;
-use jostle_testbed::running::{Running as Server, eventually};
+use jostle_testbed::running::{Running as Server, eventually, said};
+use jostle_testbed::servers;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -202,6 +204,40 @@ fn a_server_in_another_network_namespace_is_found() {
         accounts.others.iter().all(|other| other.pid != own),
         "{accounts:?}"
     );
+}
+
+/// Its client has found the name of the lock in the server's list of statements.
+#[test]
+fn a_connection_that_holds_a_user_lock_of_mariadb_is_named() {
+    let _beside = beside();
+    must_have("mariadb", "mariadb-client");
+    let jostle = Path::new(env!("CARGO_BIN_EXE_jostle"));
+    let server = servers::Server::Mariadb.start(jostle, None).unwrap();
+    let sql = |text: &str| {
+        let mut client = Command::new("mariadb");
+        client.env("MYSQL_TCP_PORT", server.address.port().to_string());
+        client.args(["-h", "127.0.0.1", "-u", "root", "--skip-ssl", "-BNe", text]);
+        client
+    };
+    let name = || {
+        let list = said(&mut sql("select info from information_schema.processlist"));
+        let mut words = list.split('\'').map(str::to_owned);
+        words.find(|word| word.starts_with("jostle:"))
+    };
+    let line = format!("contend {} -w 4 -b 1ms -t 8 --runs 1", server.target());
+    // It may be granted when the window is nearly over.
+    in_some_try("a lock that another keeps", || {
+        let place = Place::new();
+        let mut run = place.jostle(&format!("{line} -o points")).in_background();
+        run.until_workers(4);
+        let name = (0..100).find_map(|_| name())?;
+        let mut other = sql(&format!("select get_lock('{name}', 60); select sleep(60)"));
+        let _other = Server(other.stdout(Stdio::null()).spawn().unwrap());
+        run.end();
+        let told = &reason(&place.runs("points")[0], "idle_lock")?.text.clone();
+        let by = told.contains("seen beside it: a session of root from ");
+        (by && told.contains(") held it while nothing was granted")).then_some(())
+    });
 }
 
 mod figures {

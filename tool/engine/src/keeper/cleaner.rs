@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a killed process may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -56,12 +56,7 @@ impl Cleaner {
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
-        let begun = Instant::now();
-        // Asked first: a number whose process was taken already may be another's.
-        while !process::is_gone(self.pid) && begun.elapsed() < PATIENCE {
-            process::kill(self.pid);
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        process::end_child(self.pid, PATIENCE);
     }
 }
 

@@ -35,6 +35,7 @@ use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
 use jostle_sys::process::{self, Forker};
+use jostle_sys::waited;
 use recent::Recent;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -328,14 +329,8 @@ impl Keeper {
     }
 
     fn wait_for_end(&self, patience: Duration) -> Option<process::Ended> {
-        let start = Instant::now();
-        while start.elapsed() < patience {
-            if let Some(ended) = process::reap().filter(|ended| ended.pid == self.pid) {
-                return Some(ended);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        None
+        let ended = || process::reap().filter(|ended| ended.pid == self.pid);
+        waited::within(patience, Duration::from_millis(2), ended)
     }
 }
 

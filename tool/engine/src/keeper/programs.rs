@@ -7,7 +7,7 @@ use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
 use jostle_sys::waited::{self, Waited};
-use jostle_sys::{clock, cpu, files, process};
+use jostle_sys::{cpu, files, process};
 use jostle_targets::SetupError;
 use jostle_targets::program::{Ground, LaunchRecipe, Launched, first_word, free_port, secret};
 use std::fs;
@@ -221,7 +221,7 @@ impl Site<'_> {
     /// Waits for a moment, unless it took too long or nobody wants it any more.
     fn go_on(&self, waited: &mut Waited, what: &str) -> Result<(), String> {
         // To ask a server may take longer than a look usually does.
-        if waited.so_far_at(clock::monotonic(), 10 * waited::LOOK) > PATIENCE {
+        if waited.so_far_by(10 * waited::LOOK) > PATIENCE {
             return Err(format!(
                 "{what} was not ready within {} s",
                 PATIENCE.as_secs()

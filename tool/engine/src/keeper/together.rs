@@ -7,7 +7,7 @@
 use super::run::{Children, Run};
 use crate::order::{Reply, Request};
 use jostle_harness::{Aborted, LOOK_UP, RAMP_PATIENCE_NS};
-use jostle_sys::clock;
+use jostle_sys::waited::Waited;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Time for the parent to agree with other hosts, beyond the time that they may take.
@@ -19,7 +19,7 @@ impl Run<'_> {
     pub(super) fn await_go(&self, children: &mut Children) -> Result<u64, Aborted> {
         self.context.tell(&Reply::Prepared)?;
         // The asking host is ready before the others are told.
-        let deadline = clock::monotonic() + 2 * RAMP_PATIENCE_NS + TALK_NS;
+        let (mut waited, most_ns) = (Waited::begin(), 2 * RAMP_PATIENCE_NS + TALK_NS);
         loop {
             match self.context.hear(LOOK_UP)? {
                 Some(Request::Go { at_ns }) => return Ok(at_ns),
@@ -28,7 +28,7 @@ impl Run<'_> {
             }
             children.reap();
             self.refuse_losses(children)?;
-            refuse_delay(deadline, "no common start was agreed")?;
+            refuse_delay(&mut waited, most_ns, "no common start was agreed")?;
         }
     }
 
@@ -55,19 +55,20 @@ impl Run<'_> {
         self.context.tell(&Reply::Drained)?;
         // The window of a counted run is the longest that it may take.
         let longest = self.order.warmup.0 + self.order.window.0 + self.order.patience().0;
-        let deadline = clock::monotonic() + longest + TALK_NS;
+        let (mut waited, most_ns) = (Waited::begin(), longest + TALK_NS);
+        let late = "the other hosts did not come to their end";
         loop {
             match self.context.hear(LOOK_UP)? {
                 Some(Request::Conclude) => return Ok(drained),
                 Some(_) => return Err(Aborted("interrupted".into())),
-                None => refuse_delay(deadline, "the other hosts did not come to their end")?,
+                None => refuse_delay(&mut waited, most_ns, late)?,
             }
         }
     }
 }
 
-fn refuse_delay(deadline: u64, what: &str) -> Result<(), Aborted> {
-    match clock::monotonic() > deadline {
+fn refuse_delay(waited: &mut Waited, most_ns: u64, what: &str) -> Result<(), Aborted> {
+    match waited.so_far().as_nanos() > most_ns.into() {
         true => Err(Aborted(format!("{what} in time"))),
         false => Ok(()),
     }

@@ -1,6 +1,7 @@
 //! Did a fault strike while one owned the lock and the others waited for it?
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use crate::numbers::time;
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Event, Recovery, Status, What};
 
@@ -58,10 +59,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
 /// A condition that was not met when the fault struck.
 fn amiss(run: &Recovery) -> Option<String> {
     let before = |event: &&Event| event.at_ns < run.struck_at_ns;
-    let did = |process: u64, what: What| {
+    let when = |process: u64, what: What| {
         let mut events = run.history.iter().filter(before);
-        events.any(|event| event.process == Some(process) && event.what == what)
+        let first = events.find(|event| event.process == Some(process) && event.what == what);
+        first.map(|event| event.at_ns)
     };
+    let did = |process: u64, what: What| when(process, what).is_some();
     let owns = did(0, What::Granted) || did(0, What::GrantedFromDead);
     if !owns || did(0, What::Release) {
         return Some("the owner did not hold the lock when the fault struck".to_owned());
@@ -72,13 +75,16 @@ fn amiss(run: &Recovery) -> Option<String> {
             "waiter {late} did not wait yet when the fault struck"
         ));
     }
-    // Without a lease it is a violation, which the history shows.
-    let early = waiters().find(|waiter| did(*waiter, What::Granted))?;
-    run.lease_ns.map(|_| {
-        format!(
-            "the owner's lease was over, and waiter {early} had the lock, when the fault struck"
-        )
-    })
+    // Without a lease it is a violation, which the history shows. With one, it may have been over,
+    // or the lock was removed.
+    let (early, at_ns) = waiters().find_map(|one| Some((one, when(one, What::Granted)?)))?;
+    let leased_ns = run.leased_at_ns.or(when(0, What::Granted));
+    Some(format!(
+        "waiter {early} was granted the lock before the fault struck, {} after the owner asked for \
+         its lease of {}",
+        time(at_ns.saturating_sub(leased_ns?) as f64),
+        time(run.lease_ns? as f64)
+    ))
 }
 
 /// A call that returned after the next grant was preempted by the processes that it woke.
@@ -177,11 +183,9 @@ mod tests {
         run.recovery.as_mut().unwrap().lease_ns = Some(70);
         let reason = judge(&CHECK, &[run]).unwrap();
         assert_eq!(reason.is, Status::Invalid);
-        assert!(
-            reason.text.contains("lease was over, and waiter 1 had"),
-            "{}",
-            reason.text
-        );
+        let told = "waiter 1 was granted the lock before the fault struck, 80 ns after the owner \
+                    asked for its lease of 70 ns";
+        assert!(reason.text.contains(told), "{}", reason.text);
     }
 
     #[test]

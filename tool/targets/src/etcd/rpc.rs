@@ -90,8 +90,8 @@ impl Channel {
                     let shake = TlsConnector::from(trust.config)
                         .with_alpn(vec![PROTOCOL.to_vec()])
                         .connect(trust.name, stream);
-                    let shaken = tokio::time::timeout(tls::PATIENCE, shake).await;
-                    let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                    let shaken = in_time(tls::PATIENCE, shake).await;
+                    let shaken = shaken.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
                     let stream = shaken.map_err(|error| tls::failed(place, &error))?;
                     begun(stream, Arc::clone(&carried)).await
                 }
@@ -178,7 +178,10 @@ impl Channel {
             }
         };
         let answer = self.runtime.block_on(async {
-            let timely = in_time(self.patience, exchange);
+            let timely = async {
+                let done = in_time(self.patience, exchange).await;
+                done.unwrap_or(Err(Failure::Late))
+            };
             match heeds {
                 true => self.unless_interrupted(timely).await,
                 false => timely.await,
@@ -274,31 +277,28 @@ impl Channel {
     }
 }
 
-/// Begins HTTP/2 on a connection, and works on it from then on.
-/// What comes of an exchange; late after so long in which this process ran.
-async fn in_time<A>(
-    patience: Duration,
-    exchange: impl Future<Output = Result<A, Failure>>,
-) -> Result<A, Failure> {
+/// What comes of an exchange; None after so long in which this process ran.
+async fn in_time<T>(patience: Duration, exchange: impl Future<Output = T>) -> Option<T> {
     let mut exchange = std::pin::pin!(exchange);
     let mut waited = Waited::begin();
     loop {
         let look = (LOOK / 2).min(patience);
         match tokio::time::timeout(look, exchange.as_mut()).await {
-            Ok(done) => return done,
-            Err(_) if waited.so_far() >= patience => return Err(Failure::Late),
+            Ok(done) => return Some(done),
+            Err(_) if waited.so_far() >= patience => return None,
             Err(_) => {}
         }
     }
 }
 
+/// Begins HTTP/2 on a connection, and works on it from then on.
 async fn begun<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: T,
     carried: Arc<Carried>,
 ) -> Result<SendRequest<Bytes>, Failure> {
     let shake = h2::client::handshake(Carrier { stream, carried });
-    let shaken = tokio::time::timeout(PATIENCE, shake).await;
-    let (requests, connection) = shaken.map_err(|_| Failure::Late)??;
+    let shaken = in_time(PATIENCE, shake).await;
+    let (requests, connection) = shaken.ok_or(Failure::Late)??;
     tokio::spawn(async move {
         // The calls report why it ended.
         let _ = connection.await;
@@ -410,6 +410,8 @@ mod tests {
 
     mod live_tests {
         use super::*;
+        use jostle_sys::waited::leaping;
+        use std::task::Poll;
 
         #[test]
         fn an_answer_is_not_late_while_this_process_stood_still() {
@@ -417,15 +419,13 @@ mod tests {
             let mut looks = 0;
             let exchange = std::future::poll_fn(|_| {
                 looks += 1;
-                match looks {
-                    1 => std::thread::sleep(Duration::from_millis(900)),
-                    2 => {}
-                    _ => return std::task::Poll::Ready(Ok(7)),
-                }
-                std::task::Poll::Pending
+                (looks == 3)
+                    .then_some(())
+                    .map_or(Poll::Pending, Poll::Ready)
             });
-            let answer = runtime.block_on(in_time(Duration::from_millis(600), exchange));
-            assert!(matches!(answer, Ok(7)));
+            let patience = Duration::from_millis(600);
+            let (answer, _) = leaping(|| runtime.block_on(in_time(patience, exchange)));
+            assert_eq!(answer, Some(()));
         }
     }
 }

@@ -102,7 +102,6 @@ mod live_tests {
     use super::super::fake::{self, Says};
     use super::*;
     use prost::Message;
-    use std::time::Instant;
 
     fn refusal(address: &str) -> String {
         let address = Address::Tcp(address.to_owned());
@@ -200,9 +199,7 @@ mod live_tests {
     #[test]
     fn a_server_that_is_stopped_is_told_from_one_that_is_not_there() {
         let stopped = fake::accepts_only();
-        let begun = Instant::now();
         let said = refusal(&stopped.local_addr().unwrap().to_string());
-        assert!(begun.elapsed() >= PATIENCE);
         assert!(
             said.contains("it accepts connections and does not answer"),
             "{said}"

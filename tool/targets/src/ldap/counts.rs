@@ -6,7 +6,6 @@ use super::session::{Dial, Session};
 use super::wire::{self, Numbers, Search};
 use crate::login::Credentials;
 use crate::{CallError, SetupError};
-use jostle_sys::clock;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::ops::Sub;
@@ -82,14 +81,14 @@ impl Monitor {
         let said = |error: CallError| SetupError(format!("cannot read cn=Monitor: {error}"));
         let operations = Place::parse(Some(OPERATIONS), 0).map_err(SetupError)?;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut session = dial.open(deadline(dial)).map_err(said)?;
+        let mut session = dial.open().map_err(said)?;
         if session.bind(credentials).map_err(said)?.code != 0 {
             return Ok(None);
         }
         own.binds += 1;
         let mut there = true;
         let counts = settled(|| {
-            session.set_deadline(deadline(dial));
+            session.begin();
             let counts = ask(&mut session, &operations.search).map_err(said)?;
             // The server does not count this search yet, because it has not completed.
             let others = counts.unwrap_or_default() - *own;
@@ -101,10 +100,6 @@ impl Monitor {
         own.unbinds += 1;
         Ok(there.then_some(counts))
     }
-}
-
-fn deadline(dial: &Dial) -> u64 {
-    clock::monotonic() + dial.timeout.as_nanos() as u64
 }
 
 /// None where nothing is found.

@@ -3,15 +3,14 @@
 
 use super::wire::{self, Message, Numbers, Outcome, Search};
 use crate::login::Credentials;
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::tls::Trust;
 use crate::wire::wrong_kind;
 use crate::{CallError, SetupError, surplus};
 use bytes::BytesMut;
 use jostle_sys::files::Errno;
-use jostle_sys::{clock, signal};
-use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use jostle_sys::signal;
+use jostle_sys::waited::{Patience, Waited};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -41,8 +40,9 @@ pub(super) struct Session {
     ready: std::ops::Range<usize>,
     output: BytesMut,
     last_id: u32,
-    /// Monotonic nanoseconds at which waiting ends.
-    deadline: u64,
+    /// Since the request began, and for how long at most.
+    waited: Waited,
+    timeout: Duration,
 }
 
 /// The result of a search.
@@ -55,12 +55,12 @@ pub(super) struct Found {
 }
 
 impl Session {
-    /// Connects; the first request has to end at `deadline`, in monotonic
-    /// nanoseconds.
+    /// Connects, which is a part of the first request.
     ///
     /// # Errors
     /// The call that failed.
-    pub(super) fn connect(dial: &Dial, deadline: u64) -> Result<Session, CallError> {
+    pub(super) fn connect(dial: &Dial) -> Result<Session, CallError> {
+        let waited = Waited::begin();
         let mut last = CallError::new("connect", Errno::ADDRNOTAVAIL);
         for address in &dial.addresses {
             match connected(address, dial.timeout) {
@@ -71,7 +71,8 @@ impl Session {
                         ready: 0..0,
                         output: BytesMut::with_capacity(512),
                         last_id: 0,
-                        deadline,
+                        waited,
+                        timeout: dial.timeout,
                     });
                 }
                 Err(error) => last = error,
@@ -95,9 +96,17 @@ impl Session {
         Ok(self)
     }
 
-    /// Until when the next request may wait, in monotonic nanoseconds.
-    pub(super) fn set_deadline(&mut self, deadline: u64) {
-        self.deadline = deadline;
+    /// The next request begins.
+    pub(super) fn begin(&mut self) {
+        self.waited = Waited::begin();
+    }
+
+    /// An error once the request has taken too long, as far as this process could listen.
+    fn heed_time(&mut self, call: &'static str) -> Result<(), CallError> {
+        match self.waited.so_far() >= self.timeout {
+            true => Err(late(call)),
+            false => Ok(()),
+        }
     }
 
     /// Says who asks.
@@ -243,16 +252,23 @@ impl Session {
             self.fill(call)?;
             self.hear_unasked(call)?;
         }
-        let mut rest = &self.output[..];
-        while !rest.is_empty() {
-            match (&self.stream).write(rest) {
+        let mut sent = 0;
+        while sent < self.output.len() {
+            match (&self.stream).write(&self.output[sent..]) {
                 Ok(0) => return Err(CallError::new(call, Errno::PIPE)),
-                Ok(count) => rest = &rest[count..],
+                Ok(count) => sent += count,
+                Err(error) if is_look(&error) => self.heed_time(call)?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(call)?,
                 Err(error) => return Err(failed(call, &error)),
             }
         }
-        (&self.stream).flush().map_err(|error| failed(call, &error))
+        while let Err(error) = (&self.stream).flush() {
+            match is_look(&error) {
+                true => self.heed_time(call)?,
+                false => return Err(failed(call, &error)),
+            }
+        }
+        Ok(())
     }
 
     /// The next message that answers request `id`.
@@ -299,38 +315,31 @@ impl Session {
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(call)?,
+                Err(error) if is_look(&error) => self.heed_time(call)?,
                 Err(error) => return Err(failed(call, &error)),
             }
         }
-        // The socket's own limit is for one read. A server that sends a few bytes at a time
-        // would restart it each time.
-        match clock::monotonic() > self.deadline {
-            true => Err(late(call)),
-            false => Ok(()),
-        }
+        // A server that sends a few bytes at a time is waited for no longer.
+        self.heed_time(call)
     }
 }
 
-/// A socket whose every wait ends after `timeout`, connect(2) too.
+/// A socket whose every wait ends at [`Patience::look`].
 fn connected(address: &SocketAddr, timeout: Duration) -> Result<TcpStream, CallError> {
-    const CALL: &str = "connect";
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let call = |errno| CallError::new(CALL, errno);
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|errno| CallError::new("socket", errno))?;
-    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout)).map_err(call)?;
-    sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(timeout)).map_err(call)?;
-    sockopt::set_tcp_nodelay(&socket, true).map_err(call)?;
-    match rustix::net::connect(&socket, address) {
-        Ok(()) => Ok(TcpStream::from(socket)),
-        // The errors of connect(2) when SO_SNDTIMEO has passed.
-        Err(Errno::INPROGRESS | Errno::AGAIN) => Err(late(CALL)),
-        Err(Errno::INTR) if signal::interrupted() => Err(call(Errno::INTR)),
-        Err(errno) => Err(call(errno)),
-    }
+    let stream = stream::connected(address, timeout, signal::interrupted);
+    let stream = stream.map_err(|(call, errno)| match errno {
+        Errno::TIMEDOUT => late(call),
+        errno => CallError::new(call, errno),
+    })?;
+    let set = stream.set_read_timeout(Some(Patience::look(timeout)));
+    let set = set.and_then(|()| stream.set_nodelay(true));
+    set.map_err(|error| failed("connect", &error))?;
+    Ok(stream)
+}
+
+/// Whether a wait of the socket ended at its limit.
+fn is_look(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// Goes on after a signal, unless it is the keeper's.

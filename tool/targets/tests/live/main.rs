@@ -16,6 +16,7 @@ mod ldap;
 mod looks;
 mod nats;
 mod paths;
+mod patience;
 mod redisson;
 mod requests;
 mod specimens;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Prepares a target as typed, with this timeout and output.
-fn with<R>(
+pub(crate) fn with<R>(
     typed: &str,
     timeout: Duration,
     output: Option<&Path>,

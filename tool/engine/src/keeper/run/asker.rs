@@ -16,7 +16,7 @@ use jostle_worker::work::Work;
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long after the end of a run an answer to the last question is waited for.
 const LAST_ANSWER: Duration = Duration::from_millis(300);
@@ -187,12 +187,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        let begun = Instant::now();
-        // Asked first: a number whose process was taken already may be another's.
-        while !process::is_gone(self.pid) && begun.elapsed() < PATIENCE {
-            process::kill(self.pid);
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        process::end_child(self.pid, PATIENCE);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Children, Run};
 use jostle_model::plan::Measure;
 use jostle_sys::waited::Waited;
-use jostle_sys::{clock, process, signal};
+use jostle_sys::{process, signal};
 use jostle_worker::page::{Stage, Word};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Run<'_> {
             children.reap();
             if let Some(grace) = &mut grace {
                 // Where naps last long there is no CPU, for workers and servers neither.
-                waited = grace.so_far_at(clock::monotonic(), LATE * nap);
+                waited = grace.so_far_by(LATE * nap);
             }
         }
         if !children.alive.is_empty() {

@@ -4,6 +4,7 @@ use super::{Children, Run};
 use crate::order::WorkloadOrder;
 use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
 use jostle_model::plan::Carrier;
+use jostle_sys::waited::Waited;
 use jostle_worker::crew::Crew;
 use jostle_worker::page::{Stage, Word};
 use std::ops::Range;
@@ -78,7 +79,7 @@ impl Run<'_> {
     /// Waits until all are ready. A worker that fails ends the run: a point
     /// must not have fewer workers than it states.
     pub(super) fn await_ready(&self, children: &mut Children) -> Result<(), Aborted> {
-        let deadline = self.now() + RAMP_PATIENCE_NS;
+        let mut waited = Waited::begin();
         loop {
             let ready = self.shared.ready().load(Acquire);
             if ready as usize >= self.order.workers {
@@ -88,7 +89,7 @@ impl Run<'_> {
             self.heed_parent(Duration::ZERO)?;
             children.reap();
             self.refuse_losses(children)?;
-            if self.now() > deadline {
+            if waited.so_far().as_nanos() > RAMP_PATIENCE_NS.into() {
                 return Err(Aborted(format!(
                     "only {ready} of {} workers became ready within {} s; fewer workers (-w)",
                     self.order.workers,

@@ -3,6 +3,7 @@
 
 use super::{Children, Run};
 use jostle_harness::{Aborted, RAMP_PATIENCE_NS};
+use jostle_sys::waited::Waited;
 use jostle_sys::{clock, futex};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -55,7 +56,7 @@ impl Run<'_> {
 
     /// Until the last one has arrived and set the window; returns its opening.
     fn await_arrivals(&self, children: &mut Children) -> Result<u64, Aborted> {
-        let deadline = self.now() + RAMP_PATIENCE_NS;
+        let mut waited = Waited::begin();
         loop {
             let arrived = self.shared.arrived().load(Acquire);
             let opens = self.shared.opens().load(Acquire);
@@ -69,7 +70,7 @@ impl Run<'_> {
             if self.shared.opens().load(Acquire) == u64::MAX {
                 self.refuse_losses(children)?;
             }
-            if self.now() > deadline {
+            if waited.so_far().as_nanos() > RAMP_PATIENCE_NS.into() {
                 return Err(Aborted(format!(
                     "only {arrived} of {} workers came to the common start; fewer workers (-w)",
                     self.order.workers

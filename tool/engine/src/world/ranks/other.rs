@@ -7,7 +7,7 @@ use super::words::{FromHost, Hello, Tick, ToHost};
 use super::{Limits, Rank};
 use crate::order::Request;
 use jostle_sys::clock;
-use jostle_sys::waited::Waited;
+use jostle_sys::waited::{self, Waited};
 use std::time::{Duration, Instant};
 
 /// After a question of the clock the next one is waited for without sleeping.
@@ -110,10 +110,8 @@ impl<L: Link, P: Port> Other<L, P> {
     /// Says that nothing is left here.
     fn part(&mut self) -> Result<(), LinkError> {
         self.say(&FromHost::Bye)?;
-        let start = Instant::now();
-        while !self.link.is_flushed() && start.elapsed() < FLUSH {
-            std::thread::sleep(self.limits.nap);
-        }
+        let is_flushed = || self.link.is_flushed().then_some(());
+        waited::within(FLUSH, self.limits.nap, is_flushed);
         Ok(())
     }
 

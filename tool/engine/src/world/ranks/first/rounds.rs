@@ -22,11 +22,6 @@ const MARGIN_PER_WORKER_NS: u64 = 50_000;
 /// clients make progress.
 const ENDLESS: Duration = Duration::MAX;
 
-/// The least number of looks before rank 0 reports that a host does not answer. Rank 0 may
-/// itself have been kept from running, and has then heard of no host through no fault of
-/// theirs.
-const LOOKS: u32 = 50;
-
 /// The start that all agreed on.
 struct Start {
     /// In rank 0's time.
@@ -294,7 +289,7 @@ impl<L: Link> First<L> {
         for rank in 0..self.hosts.len() {
             let _ = self.ask(round, rank, Request::Abort);
         }
-        let (start, mut looks) = (Instant::now(), 0);
+        let mut waited = Waited::begin();
         loop {
             let _ = self.pump();
             let deaf = |seat: &Seat| !seat.gone && !seat.aborting && seat.stage.failure().is_none();
@@ -303,7 +298,7 @@ impl<L: Link> First<L> {
             if quiet && !round.participant.is_busy() {
                 return why;
             }
-            if start.elapsed() > patience && looks >= LOOKS {
+            if waited.so_far() > patience {
                 let mut deaf = self.others().filter(|rank| deaf(&self.seats[*rank]));
                 return match deaf.next() {
                     Some(rank) if interrupted => self.said(
@@ -314,7 +309,6 @@ impl<L: Link> First<L> {
                     _ => why,
                 };
             }
-            looks += 1;
             if let Some(word) = round.participant.look(self.limits.nap) {
                 self.take(0, word);
             }

@@ -24,7 +24,7 @@ pub(super) const QUICK: Limits = Limits {
     rest: Duration::from_secs(5),
     ready: Duration::from_secs(5),
     stage: Duration::from_secs(5),
-    interrupt: Duration::from_millis(200),
+    interrupt: Duration::from_secs(1),
     farewell: Duration::from_secs(3),
     nap: Duration::from_micros(200),
     long_nap: Duration::from_millis(2),
