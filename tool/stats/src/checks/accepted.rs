@@ -11,7 +11,7 @@ pub static CHECK: Check = Check {
     name: "accepted",
     asks: "Did the server accept as many connections as its clients opened?",
     unit: "connections",
-    threshold: || format!("a difference of more than {MOST}: INVALID"),
+    threshold: text!("a difference of more than {MOST}: INVALID"),
     source: "both sides count every connection of the sweep; the server is ours, and nobody else \
              knows its ports",
     fooled_by: "nothing known of an embedded server; another one is not asked",

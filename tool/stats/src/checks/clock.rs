@@ -16,24 +16,20 @@ pub static CHECK: Check = Check {
     name: "clock",
     asks: "Did hand-offs end before they began?",
     unit: "share",
-    threshold: || {
-        format!(
-            "above {} of the hand-offs: INVALID for `distribution`; not judged where owners overlapped, which \
-             explains it without the clocks",
-            percent(MOST)
-        )
-    },
+    threshold: text!(
+        "above {} of the hand-offs: INVALID for `distribution`; not judged where owners overlapped, which \
+         explains it without the clocks",
+        percent(MOST)
+    ),
     source: "no grant precedes the release that allowed it (Lamport, CACM 21, 1978); \
              up to 0.1 % leaves p99 in place",
     fooled_by: "an offset below the clocks' known uncertainty; where that could not be measured, \
                 no hand-off counts as early",
     advice: "put all workers on one CPU, which has one clock",
-    words: |reason| {
-        format!(
-            "{} of the hand-offs ended before they began: the CPUs' clocks disagree",
-            percent(measured(reason))
-        )
-    },
+    words: text!(
+        |reason| "{} of the hand-offs ended before they began: the CPUs' clocks disagree",
+        percent(measured(reason))
+    ),
     judge,
 };
 

@@ -11,19 +11,21 @@ pub static CHECK: Check = Check {
     name: "concurrency",
     asks: "Was as much in flight as was asked for?",
     unit: "share",
-    threshold: || {
-        format!(
-            "the mean number of requests in flight, median over the runs, under {} of the nominal \
-             number: INVALID; time in which a generator was stopped does not count",
-            percent(LEAST)
-        )
-    },
+    threshold: text!(
+        "the mean number of requests in flight, median over the runs, under {} of the nominal \
+         number: INVALID; time in which a generator was stopped does not count",
+        percent(LEAST)
+    ),
     source: "Little's law (Operations Research 9, 1961): the number in flight is throughput by \
              latency; what is missing, the server was never asked for",
     fooled_by: "a generator that is stopped for less than 20 ms at a time, and one that runs but \
                 does nothing with an answer that is there; `generator` sees the latter",
     advice: "more generators, or more CPU time for them",
-    words: |reason| format!("only {} of {}", percent(measured(reason)), seen(reason)),
+    words: text!(
+        |reason| "only {} of {}",
+        percent(measured(reason)),
+        seen(reason)
+    ),
     judge,
 };
 

@@ -10,7 +10,7 @@ pub static CHECK: Check = Check {
     name: "deaths",
     asks: "Did a worker, or a server that jostle launched, end before its time?",
     unit: "deaths",
-    threshold: || format!("more than {MOST}: INVALID"),
+    threshold: text!("more than {MOST}: INVALID"),
     source: "the figures are those of the workers that were asked for, or of nothing",
     fooled_by: "nothing known; processes are reaped one by one with their cause",
     advice: "find out who killed it: the sentence names the signal (SIGKILL is often the kernel's \

@@ -16,14 +16,12 @@ pub static CHECK: Check = Check {
     name: "drift",
     asks: "Does a request take as long at the end of a run as at its beginning?",
     unit: "share",
-    threshold: || {
-        format!(
-            "over the tenths of a run {} of the mean time: SUSPECT for `absolute` and \
-             `distribution`; judged from \
-             {LEAST_PER_SLICE} requests a tenth on",
-            trending::threshold()
-        )
-    },
+    threshold: text!(
+        "over the tenths of a run {} of the mean time: SUSPECT for `absolute` and \
+         `distribution`; judged from \
+         {LEAST_PER_SLICE} requests a tenth on",
+        trending::threshold()
+    ),
     source: "the thresholds of `steadiness`; a published rate of 10,000 calls once hid that one \
              of six set-ups had lost 45 % of it along the run",
     fooled_by: "a drift slower than a run; a single slow tenth is none",

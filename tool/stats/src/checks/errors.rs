@@ -13,7 +13,7 @@ pub static CHECK: Check = Check {
     name: "errors",
     asks: "Did any call fail, apart from refused tries and timeouts?",
     unit: "calls",
-    threshold: || format!("more than {MOST} failed calls: INVALID"),
+    threshold: text!("more than {MOST} failed calls: INVALID"),
     source: "a failed call is quicker than a lock: counting on would make an error look like speed",
     fooled_by: "a lock that reports success without locking; the witness of exclusion sees that",
     advice: "look the error up: the first of each kind stands under the table, in the words of \

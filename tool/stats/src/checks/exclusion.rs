@@ -11,7 +11,7 @@ pub static CHECK: Check = Check {
     name: "exclusion",
     asks: "Did any acquisition find another owner inside, or overlap with one of another host?",
     unit: "acquisitions",
-    threshold: || format!("more than {MOST} violations, or wrong fencing tokens: INVALID"),
+    threshold: text!("more than {MOST} violations, or wrong fencing tokens: INVALID"),
     source: "the lock's own contract; so the kernel's locktorture counts writers that meet another",
     fooled_by: "overlaps shorter than the time for which the owner's mark stands (printed as \
                 \"watched for\"), wrong memory ordering, a reader that was not drawn, and between \

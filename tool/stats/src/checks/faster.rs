@@ -12,23 +12,19 @@ pub static CHECK: Check = Check {
     name: "faster",
     asks: "Did a connection take far less time than with fewer of them open?",
     unit: "ratio",
-    threshold: || {
-        format!(
-            "a median under {SUSPICIOUS} times that of the point before, median over the runs: \
-             SUSPECT for `absolute` and `distribution`"
-        )
-    },
+    threshold: text!(
+        "a median under {SUSPICIOUS} times that of the point before, median over the runs: \
+         SUSPECT for `absolute` and `distribution`"
+    ),
     source: "nothing that the kernel does for a connection gets cheaper with their number; its \
              ancestor got faster once its calls began to fail. Not judged where the point before \
              holds fewer than 1000 connections, which pay for cold caches",
     fooled_by: "a curve that gets faster little by little",
     advice: "run it again",
-    words: |reason| {
-        format!(
-            "a connection takes {:.2} times as long as with fewer open, which none should",
-            measured(reason)
-        )
-    },
+    words: text!(
+        |reason| "a connection takes {:.2} times as long as with fewer open, which none should",
+        measured(reason)
+    ),
     judge,
 };
 

@@ -13,12 +13,10 @@ pub static CHECK: Check = Check {
     name: "few_operations",
     asks: "Did enough happen within the window to speak of a rate?",
     unit: "operations",
-    threshold: || {
-        format!(
-            "the run with the fewest has fewer than {LEAST} grants: SUSPECT for `absolute`; it has \
-             none: INVALID"
-        )
-    },
+    threshold: text!(
+        "the run with the fewest has fewer than {LEAST} grants: SUSPECT for `absolute`; it has \
+         none: INVALID"
+    ),
     source: "where a window's edges fall among the grants decides about one of them: of 30 \
              that is 3 %",
     fooled_by: "many grants in one burst; see `steadiness`",

@@ -15,25 +15,21 @@ pub static CHECK: Check = Check {
     name: "gave_up",
     asks: "Did attempts that failed wait for as long as was asked?",
     unit: "share",
-    threshold: || {
-        format!(
-            "at least {LEAST_FAILED} attempts of a run ended without a grant, in the median after \
-             less than {} of --acquire-timeout: SUSPECT",
-            percent(LEAST)
-        )
-    },
+    threshold: text!(
+        "at least {LEAST_FAILED} attempts of a run ended without a grant, in the median after \
+         less than {} of --acquire-timeout: SUSPECT",
+        percent(LEAST)
+    ),
     source: "who asks for five seconds and is refused at once has not waited; such an attempt is \
              no acquisition, and the figures of the others say nothing about it",
     fooled_by: "a server that refuses for another reason, and is right to",
     advice: "look up what the lock does with a timeout: a driver's may be ignored within a \
              transaction, or count in another unit",
-    words: |reason| {
-        format!(
-            "{}, {} of what was asked for",
-            seen(reason),
-            percent(measured(reason))
-        )
-    },
+    words: text!(
+        |reason| "{}, {} of what was asked for",
+        seen(reason),
+        percent(measured(reason))
+    ),
     judge,
 };
 

@@ -11,18 +11,16 @@ pub static CHECK: Check = Check {
     name: "halted",
     asks: "Was a worker process stopped (SIGSTOP) while it was measured?",
     unit: "stops",
-    threshold: || format!("more than {MOST} stops that the keeper was told of: INVALID"),
+    threshold: text!("more than {MOST} stops that the keeper was told of: INVALID"),
     source: "waitid(2): the kernel tells the parent of each stop; a stopped process neither \
              asks nor waits, and no CPU clock shows it",
     fooled_by: "a frozen control group, and a stop of the whole virtual machine, of which no \
                 parent is told",
     advice: "run it again without the program that sends the signal",
-    words: |reason| {
-        format!(
-            "workers were stopped by a signal (SIGSTOP), {} times or more",
-            measured(reason)
-        )
-    },
+    words: text!(
+        |reason| "workers were stopped by a signal (SIGSTOP), {} times or more",
+        measured(reason)
+    ),
     judge,
 };
 

@@ -33,7 +33,7 @@ pub static CHECK: Check = Check {
              5 % of a hold of 1 ms",
     fooled_by: "a median in place with a bad tail; `hold_ns` has its percentiles",
     advice: "see what makes sleeps end late here, or spin (a negative -b)",
-    words: |reason| format!("the lock was held for {} (median)", seen(reason)),
+    words: text!(|reason| "the lock was held for {} (median)", seen(reason)),
     judge,
 };
 

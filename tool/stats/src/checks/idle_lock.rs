@@ -49,21 +49,19 @@ pub static CHECK: Check = Check {
     name: "idle_lock",
     asks: "Did the lock stand free while workers waited for it?",
     unit: "share",
-    threshold: || {
-        format!(
-            "no grant in the last {LEAST_SLICES} tenths of the window or more, which are \
-             {LEAST_STILL_S} s at least, {LEAST_TURNS_MISSED} times a hold and an idle, and \
-             {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; no grant \
-             for {LEAST_PAUSE_S} s within the window while the keeper was on time and {} of a CPU \
-             idle ({LEAST_BUSY_PAUSE_S} s where that is not so), which are {LEAST_GAPS_MISSED} \
-             usual times between two grants and {LEAST_TURNS_MISSED} times a hold and an idle: SUSPECT; on one \
-             key of a lock that no server keeps, exclusive, a worker waits to the end for {} of the window or longer, while the \
-             lock is granted to others {LEAST_TURNS} times for each worker and stands free for \
-             {LEAST_WAKE_UPS} wake-ups between two owners, median over the tenths: SUSPECT",
-            percent(LEAST_IDLE),
-            percent(LEAST_WAITED)
-        )
-    },
+    threshold: text!(
+        "no grant in the last {LEAST_SLICES} tenths of the window or more, which are \
+         {LEAST_STILL_S} s at least, {LEAST_TURNS_MISSED} times a hold and an idle, and \
+         {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; no grant \
+         for {LEAST_PAUSE_S} s within the window while the keeper was on time and {} of a CPU \
+         idle ({LEAST_BUSY_PAUSE_S} s where that is not so), which are {LEAST_GAPS_MISSED} \
+         usual times between two grants and {LEAST_TURNS_MISSED} times a hold and an idle: SUSPECT; on one \
+         key of a lock that no server keeps, exclusive, a worker waits to the end for {} of the window or longer, while the \
+         lock is granted to others {LEAST_TURNS} times for each worker and stands free for \
+         {LEAST_WAKE_UPS} wake-ups between two owners, median over the tenths: SUSPECT",
+        percent(LEAST_IDLE),
+        percent(LEAST_WAITED)
+    ),
     source: "an owner holds the lock for as long as the plan says: once that time is over, the \
              lock is free or its release did not free it; a waiter that is woken gets a lock that \
              stays free for longer than its wake-up takes",

@@ -25,20 +25,18 @@ pub static CHECK: Check = Check {
     name: "interference",
     asks: "Did interrupts or tracers take time of our own threads, or was the clock slewed?",
     unit: "interrupts/s",
-    threshold: || {
-        format!(
-            "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
-             second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
-             window where neither a server nor started programs work, less the times that ours \
-             were put on a CPU; or another program had performance events open or eBPF programs \
-             attached, or tracefs had events or a tracer on; or a socket got every packet, and \
-             the workers asked a server; or CLOCK_MONOTONIC ran {} faster or slower than \
-             CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
-             looked at is absent from the record and unchecked. Calls between CPUs are recorded \
-             and not judged, since locks cause them",
-            percent(CLOCK)
-        )
-    },
+    threshold: text!(
+        "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
+         second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
+         window where neither a server nor started programs work, less the times that ours \
+         were put on a CPU; or another program had performance events open or eBPF programs \
+         attached, or tracefs had events or a tracer on; or a socket got every packet, and \
+         the workers asked a server; or CLOCK_MONOTONIC ran {} faster or slower than \
+         CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
+         looked at is absent from the record and unchecked. Calls between CPUs are recorded \
+         and not judged, since locks cause them",
+        percent(CLOCK)
+    ),
     source: "the time of an interrupt and of a tracer is booked to the thread that was interrupted: \
              beside `perf stat -a` on system calls, `perf record -a` and a timer of 20 us figures \
              were up to a fourth too low; beside the anchor nothing of ours sets timers",

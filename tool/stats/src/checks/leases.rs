@@ -18,13 +18,11 @@ pub static CHECK: Check = Check {
     name: "leases",
     asks: "Did every lock keep its lease for as long as it was held?",
     unit: "leases",
-    threshold: || {
-        format!(
-            "more than {MOST} locks whose lease ended while they were held: INVALID; more than \
-             {MOST} renewals that the server confirmed when the lease was over by the owner's \
-             clock: SUSPECT for `absolute`"
-        )
-    },
+    threshold: text!(
+        "more than {MOST} locks whose lease ended while they were held: INVALID; more than \
+         {MOST} renewals that the server confirmed when the lease was over by the owner's \
+         clock: SUSPECT for `absolute`"
+    ),
     source: "a lock that is lost is not held: what it costs is not what holding costs. An owner \
              knows that it has a lock until the lease is over that it asked for last, and no longer",
     fooled_by: "a server whose clock stands still with its leases; a renewal that is refused for \

@@ -11,12 +11,10 @@ pub static CHECK: Check = Check {
     name: "ledger",
     asks: "Is every planned request of an open loop accounted for, once?",
     unit: "requests",
-    threshold: || {
-        format!(
-            "planned other than done + failed + dropped + in flight, by more than {MOST} requests \
-             in one run: INVALID"
-        )
-    },
+    threshold: text!(
+        "planned other than done + failed + dropped + in flight, by more than {MOST} requests \
+         in one run: INVALID"
+    ),
     source: "what is planned is counted from the schedule and what became of it by the workers: \
              a difference is a fault of jostle, and a request that it lost may be the slowest one",
     fooled_by: "two faults that cancel",

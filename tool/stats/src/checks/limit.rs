@@ -10,11 +10,9 @@ pub static CHECK: Check = Check {
     name: "limit",
     asks: "Could as many connections be opened as the point names?",
     unit: "calls",
-    threshold: || {
-        format!(
-            "more than {MOST} calls that failed, or connections missing: INVALID; the sweep ends there"
-        )
-    },
+    threshold: text!(
+        "more than {MOST} calls that failed, or connections missing: INVALID; the sweep ends there"
+    ),
     source: "a call that fails is quicker than a connection: its ancestor did not look, and got \
              faster beyond the limit",
     fooled_by: "nothing known; connections that opened and were closed again are reported by \

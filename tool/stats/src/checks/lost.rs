@@ -15,12 +15,10 @@ pub static CHECK: Check = Check {
     name: "lost",
     asks: "Did the server still hold the connections that its clients hold?",
     unit: "share",
-    threshold: || {
-        format!(
-            "any that the server has closed or reset: SUSPECT; above {} of them: INVALID",
-            percent(INVALID)
-        )
-    },
+    threshold: text!(
+        "any that the server has closed or reset: SUSPECT; above {} of them: INVALID",
+        percent(INVALID)
+    ),
     source: "a connection is open while both sides hold it; one in a thousand moves no median, \
              and no number of open connections by more than its third digit",
     fooled_by: "a server that closes later than the look, and a peer that vanishes without a \

@@ -11,18 +11,16 @@ pub static CHECK: Check = Check {
     name: "lost_update",
     asks: "Does the counter that each owner increments agree with the acquisitions?",
     unit: "updates",
-    threshold: || format!("more than {MOST} lost updates: INVALID"),
+    threshold: text!("more than {MOST} lost updates: INVALID"),
     source: "the lock's own contract: a load, an add and a store lose nothing under exclusion",
     fooled_by: "an overlap shorter than the two marks, and a worker killed between its two \
                 counters (one lost update for each death is excused)",
     advice: "do not use the lock; fewer workers show whether it takes a crowd",
-    words: |reason| {
-        format!(
-            "{} of {} updates made under the lock were lost",
-            measured(reason),
-            seen(reason)
-        )
-    },
+    words: text!(
+        |reason| "{} of {} updates made under the lock were lost",
+        measured(reason),
+        seen(reason)
+    ),
     judge,
 };
 

@@ -18,25 +18,23 @@ pub static CHECK: Check = Check {
     name: "neighbours",
     asks: "By how much may other programs and the hypervisor have moved the figure?",
     unit: "share",
-    threshold: || {
-        format!(
-            "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at \
-             most the ideal (METHOD.md). X is the measured figure; f the share of the window in \
-             which other programs, kernel threads, soft interrupts or the hypervisor ran on CPUs \
-             that ours may use; C the greatest rate that was seen; d the share in which one of \
-             ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
-             off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
-             `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
-             Times, shares and CPU time are taken from the runs whose own bound is less than {0} \
-             off, and in which f is below {3} (without kernel threads that may work for a server; \
-             one worker that does not sleep may have more). They are not shown without any: \
-             SUSPECT for `distribution`",
-            percent(BEARABLE),
-            percent(CLEAN),
-            percent(INVALID),
-            percent(BRIEF)
-        )
-    },
+    threshold: text!(
+        "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at \
+         most the ideal (METHOD.md). X is the measured figure; f the share of the window in \
+         which other programs, kernel threads, soft interrupts or the hypervisor ran on CPUs \
+         that ours may use; C the greatest rate that was seen; d the share in which one of \
+         ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
+         off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
+         `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
+         Times, shares and CPU time are taken from the runs whose own bound is less than {0} \
+         off, and in which f is below {3} (without kernel threads that may work for a server; \
+         one worker that does not sleep may have more). They are not shown without any: \
+         SUSPECT for `distribution`",
+        percent(BEARABLE),
+        percent(CLEAN),
+        percent(INVALID),
+        percent(BRIEF)
+    ),
     source: "a neighbour takes nothing while ours sleep, and ours wait for each other without it; \
              beside one busy loop two workers were up to 12 times as quick, at the rate of one \
              worker alone",

@@ -23,17 +23,15 @@ pub static CHECK: Check = Check {
     name: "not_contended",
     asks: "Where several workers want one lock, does any of them ever wait?",
     unit: "share",
-    threshold: || {
-        format!(
-            "workers blocked by others for under {} of their time, median over the runs: SUSPECT. \
-             It counts from an attempt to the release that made way for it, or to the window's end \
-             without a grant (in older records the stamped grants that were contended). Judged from \
-             {LEAST_STAMPED} stamped grants on, with several workers, one key, exclusive and \
-             blocking acquisitions, and ranges that meet, where nobody waited for {} of the window",
-            percent(LEAST),
-            percent(LONG)
-        )
-    },
+    threshold: text!(
+        "workers blocked by others for under {} of their time, median over the runs: SUSPECT. \
+         It counts from an attempt to the release that made way for it, or to the window's end \
+         without a grant (in older records the stamped grants that were contended). Judged from \
+         {LEAST_STAMPED} stamped grants on, with several workers, one key, exclusive and \
+         blocking acquisitions, and ranges that meet, where nobody waited for {} of the window",
+        percent(LEAST),
+        percent(LONG)
+    ),
     source: "the plan's own demand; 300 by the rule of three (Hanley & Lippman-Hand 1983)",
     fooled_by: "waiters that begin their attempts within release calls; `null` and `delay` are \
                 reported although nobody can wait for them",

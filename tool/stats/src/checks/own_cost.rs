@@ -13,18 +13,16 @@ pub static CHECK: Check = Check {
     name: "own_cost",
     asks: "By how much do stamps and witness lengthen a cycle of pair, hold and idle?",
     unit: "share",
-    threshold: || format!("above {}: SUSPECT for `absolute`", percent(MOST)),
+    threshold: text!("above {}: SUSPECT for `absolute`", percent(MOST)),
     source: "measured on each target with one worker before the first run; a tenth is as much as a \
              difference between two locks that matters",
     fooled_by: "contention: between contenders the same nanoseconds also lengthen the time that \
                 others wait, so that the share is a lower bound",
     advice: "count only, for the bare rate",
-    words: |reason| {
-        format!(
-            "measuring makes an uncontended cycle {} longer",
-            percent(measured(reason))
-        )
-    },
+    words: text!(
+        |reason| "measuring makes an uncontended cycle {} longer",
+        percent(measured(reason))
+    ),
     judge,
 };
 

@@ -18,18 +18,19 @@ pub static CHECK: Check = Check {
     name: "precision",
     asks: "Do the runs agree on the figure?",
     unit: "share",
-    threshold: || {
-        format!(
-            "half of the median's interval (of the range under six runs) above {} of the \
-             median: SUSPECT for `absolute`",
-            percent(WIDEST)
-        )
-    },
+    threshold: text!(
+        "half of the median's interval (of the range under six runs) above {} of the \
+         median: SUSPECT for `absolute`",
+        percent(WIDEST)
+    ),
     source: "a figure that is off by a quarter either way orders nothing; a sweep beside three \
              busy loops once printed +-256 % as VALID",
     fooled_by: "runs that are all wrong alike",
     advice: "more runs, longer ones (-t), or a quieter machine (--wait-quiet 60s)",
-    words: |reason| format!("the runs lie apart by ±{:.0} %", 100.0 * measured(reason)),
+    words: text!(
+        |reason| "the runs lie apart by ±{:.0} %",
+        100.0 * measured(reason)
+    ),
     judge,
 };
 

@@ -11,14 +11,12 @@ pub static CHECK: Check = Check {
     name: "profiled",
     asks: "Did a profiler or tracer run along (--during)?",
     unit: "runs",
-    threshold: || {
-        format!("more than {MOST} runs with it: SUSPECT for `absolute` and `distribution`")
-    },
+    threshold: text!("more than {MOST} runs with it: SUSPECT for `absolute` and `distribution`"),
     source: "what looks at every call, or interrupts many times a second, takes time of what it \
              looks at",
     fooled_by: "a profiler that somebody else started; `neighbours` may see it",
     advice: "measure without it, for figures",
-    words: |reason| format!("`{}` ran along and took its share", seen(reason)),
+    words: text!(|reason| "`{}` ran along and took its share", seen(reason)),
     judge,
 };
 

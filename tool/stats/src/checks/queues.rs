@@ -25,23 +25,21 @@ pub static CHECK: Check = Check {
     name: "queues",
     asks: "Did connections or messages wait for a timer of TCP, or in a queue at a server with room?",
     unit: "connections",
-    threshold: || {
-        format!(
-            "of `connect`, `stream`, `rate`, `churn` and `spread`: one or more refused by a full \
-             accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
-             longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
-             while the median is {} to {}; or, at {FEWEST} looks or more, while the server used \
-             {ROOM} CPUs at most (with the time that server and workers waited for a CPU), requests that lay unread there on {} of the connections, on two \
-             or more in {} of the looks, or messages that clients could not send on {} of the \
-             connections: SUSPECT",
-            time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
-            time(NEARLY * tcp::DELAYED_S * 1e9),
-            time(BEYOND * tcp::DELAYED_S * 1e9),
-            percent(OF_CONNECTIONS),
-            percent(UNREAD),
-            percent(MOSTLY)
-        )
-    },
+    threshold: text!(
+        "of `connect`, `stream`, `rate`, `churn` and `spread`: one or more refused by a full \
+         accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
+         longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
+         while the median is {} to {}; or, at {FEWEST} looks or more, while the server used \
+         {ROOM} CPUs at most (with the time that server and workers waited for a CPU), requests that lay unread there on {} of the connections, on two \
+         or more in {} of the looks, or messages that clients could not send on {} of the \
+         connections: SUSPECT",
+        time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
+        time(NEARLY * tcp::DELAYED_S * 1e9),
+        time(BEYOND * tcp::DELAYED_S * 1e9),
+        percent(OF_CONNECTIONS),
+        percent(UNREAD),
+        percent(MOSTLY)
+    ),
     source: "TCP_TIMEOUT_INIT and TCP_DELACK_MIN (include/net/tcp.h): a timer that runs is the \
              time that is measured, whatever server or load; a full accept queue drops a SYN \
              without a word",

@@ -13,12 +13,10 @@ pub static CHECK: Check = Check {
     name: "rotations",
     asks: "Could each worker have had enough turns to speak of fairness?",
     unit: "rotations",
-    threshold: || {
-        format!(
-            "under {LEAST} rotations (acquisitions for each worker, mean over the runs) with \
-             several workers: SUSPECT for `distribution`"
-        )
-    },
+    threshold: text!(
+        "under {LEAST} rotations (acquisitions for each worker, mean over the runs) with \
+         several workers: SUSPECT for `distribution`"
+    ),
     source: "a perfect queue gives counts that differ by 1, at the window's edges: of 10 turns \
              that is 10 %, of fewer it looks like unfairness",
     fooled_by: "unfairness with a period longer than the window",

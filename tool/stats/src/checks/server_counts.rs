@@ -12,12 +12,10 @@ pub static CHECK: Check = Check {
     name: "server_counts",
     asks: "Does the server's own count (of grants, of searches) agree with what the workers received?",
     unit: "operations",
-    threshold: || {
-        format!(
-            "a difference of more than {MOST_EACH} for each worker, or for each request in \
-             flight, in a run: INVALID"
-        )
-    },
+    threshold: text!(
+        "a difference of more than {MOST_EACH} for each worker, or for each request in \
+         flight, in a run: INVALID"
+    ),
     source: "both sides count from before the first worker to after the last; a worker that is \
              interrupted while it waits may miss the one grant that was on its way",
     fooled_by: "a server that counts wrongly in step with its clients, and one that does not count \

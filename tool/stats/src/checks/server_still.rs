@@ -14,14 +14,12 @@ pub static CHECK: Check = Check {
     name: "server_still",
     asks: "Did the server stand still while it was measured?",
     unit: "share",
-    threshold: || {
-        format!(
-            "all its processes stopped, traced or frozen at {LEAST_LOOKS} looks and more than {} \
-             of them: INVALID; its control group throttled for more than {} of the window: SUSPECT",
-            percent(MOST),
-            percent(MOST)
-        )
-    },
+    threshold: text!(
+        "all its processes stopped, traced or frozen at {LEAST_LOOKS} looks and more than {} \
+         of them: INVALID; its control group throttled for more than {} of the window: SUSPECT",
+        percent(MOST),
+        percent(MOST)
+    ),
     source: "a server that is kept from running looks saturated, with CPUs idle; jostle looks every \
              20 ms, and reads the group's throttled time before and after",
     fooled_by: "a server on another host; a stop between two looks; throttled time is summed over \

@@ -14,13 +14,11 @@ pub static CHECK: Check = Check {
     name: "steadiness",
     asks: "Did the rate drift from the beginning of the window to its end?",
     unit: "share",
-    threshold: || {
-        format!(
-            "over ten slices {} of the mean: SUSPECT for `absolute` and `distribution`; judged from {LEAST_PER_SLICE} acquisitions \
-             a slice on",
-            trending::threshold()
-        )
-    },
+    threshold: text!(
+        "over ten slices {} of the mean: SUSPECT for `absolute` and `distribution`; judged from {LEAST_PER_SLICE} acquisitions \
+         a slice on",
+        trending::threshold()
+    ),
     source: "Sen, J. Am. Stat. Assoc. 63 (1968); Mann, Econometrica 13 (1945); p < 0.01 with \
              ten slices flags at most one steady run in a hundred",
     fooled_by: "a change that goes up and down again, or that is slower than the window; drift \

@@ -17,15 +17,13 @@ pub static CHECK: Check = Check {
     name: "steal",
     asks: "How much of the time in which we wanted a CPU did the hypervisor take?",
     unit: "share",
-    threshold: || {
-        format!(
-            "stolen / (busy + stolen) above {}: SUSPECT for `absolute`, above {}: INVALID for that and \
-             `distribution`; judged from \
-             {LEAST_TICKS} ticks on, pooled over the runs",
-            percent(SUSPECT),
-            percent(INVALID)
-        )
-    },
+    threshold: text!(
+        "stolen / (busy + stolen) above {}: SUSPECT for `absolute`, above {}: INVALID for that and \
+         `distribution`; judged from \
+         {LEAST_TICKS} ticks on, pooled over the runs",
+        percent(SUSPECT),
+        percent(INVALID)
+    ),
     source: "proc_stat(5), steal; a quiet virtual machine shows under 1 %, \
              a noisy one 3 to 11 % with round trips at half their rate",
     fooled_by: "a hypervisor that does not report steal, a neighbour that takes caches or memory \

@@ -12,13 +12,11 @@ pub static CHECK: Check = Check {
     name: "struck",
     asks: "Did the fault strike while one owned the lock and all others waited, at a known moment?",
     unit: "share",
-    threshold: || {
-        format!(
-            "a run in which it did not: INVALID; the call that struck took more than {:.0} % of \
-             the time until the next grant in half of the runs: SUSPECT for `absolute`",
-            100.0 * MOST
-        )
-    },
+    threshold: text!(
+        "a run in which it did not: INVALID; the call that struck took more than {:.0} % of \
+         the time until the next grant in half of the runs: SUSPECT for `absolute`",
+        100.0 * MOST
+    ),
     source: "times until the next grant count from just before the call that strikes; it has \
              struck at the latest when the call returns",
     fooled_by: "a signal that is delivered late, to a process that waits for a CPU",

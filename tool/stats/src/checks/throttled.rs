@@ -11,7 +11,7 @@ pub static CHECK: Check = Check {
     name: "throttled",
     asks: "Did the cgroup's CPU quota stop us within the window?",
     unit: "periods",
-    threshold: || format!("more than {MOST} throttled periods: INVALID"),
+    threshold: text!("more than {MOST} throttled periods: INVALID"),
     source: "sched-bwc in the kernel's documentation: a throttled group stands still for the \
              rest of its period (100 ms), owner and waiters alike",
     fooled_by: "a group into which workers are put for less than 0.1 s, the time between two looks \
@@ -19,12 +19,10 @@ pub static CHECK: Check = Check {
                 symptom is a low share of the ideal with idle CPUs",
     advice: "raise the quota: `jostle doctor` names the group and the command (cpu.max; version \
              1: cpu.cfs_quota_us)",
-    words: |reason| {
-        format!(
-            "the cgroup's CPU quota stopped the workers in {} periods",
-            measured(reason)
-        )
-    },
+    words: text!(
+        |reason| "the cgroup's CPU quota stopped the workers in {} periods",
+        measured(reason)
+    ),
     judge,
 };
 

@@ -17,15 +17,13 @@ pub static CHECK: Check = Check {
     name: "unchecked",
     asks: "Could everything be looked at that the verdict rests on?",
     unit: "questions",
-    threshold: || {
-        format!(
-            "more than {MOST} of four questions open: how long our threads waited for a CPU, what \
-             other processes did while our own waited for each other, whether the accounts \
-             can be true (no more CPU time than the CPUs had), and, without a server, whether \
-             hard interrupts were as rare as in the quietest run (at most \
-             {INTERRUPTS_PER_S:.0} a second more): SUSPECT for `absolute`"
-        )
-    },
+    threshold: text!(
+        "more than {MOST} of four questions open: how long our threads waited for a CPU, what \
+         other processes did while our own waited for each other, whether the accounts \
+         can be true (no more CPU time than the CPUs had), and, without a server, whether \
+         hard interrupts were as rare as in the quietest run (at most \
+         {INTERRUPTS_PER_S:.0} a second more): SUSPECT for `absolute`"
+    ),
     source: "what could not be looked at is no evidence: a sweep beside three busy loops was once \
              VALID at +-256 %, since what would have shown it was absent",
     fooled_by: "nothing known; result files of versions without accounts are not judged by it",
