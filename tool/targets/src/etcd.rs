@@ -17,11 +17,9 @@ mod server;
 mod target;
 pub(crate) mod who;
 
-use crate::address::{Address, any};
-use crate::login::Credentials;
-use crate::names::Names;
-use crate::wire::refused;
-use crate::{CallError, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
+use crate::Traffic;
+use crate::address::any;
+use crate::prelude::*;
 use failure::Failure;
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -90,12 +88,7 @@ pub struct EtcdLock {
 }
 
 impl EtcdLock {
-    fn open(
-        channel: Channel,
-        address: &Address,
-        names: Names,
-        ttl_s: i64,
-    ) -> Result<EtcdLock, SetupError> {
+    fn open(channel: Channel, address: &Address, names: Names, ttl_s: i64) -> Result<EtcdLock> {
         let request = LeaseGrantRequest { ttl_s };
         let asked_ns = clock::monotonic();
         let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
@@ -434,7 +427,7 @@ impl Lock for EtcdLock {
     }
 
     /// The lease and its keys do not depend on the connection.
-    fn resume(&mut self) -> Result<bool, SetupError> {
+    fn resume(&mut self) -> Result<bool> {
         let Some((servers, own)) = self.place.as_mut().filter(|_| !self.is_over) else {
             return Ok(false);
         };

@@ -2,7 +2,7 @@
 //! with no shell in between, and its exit code is the answer.
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 use crate::{CallError, SetupError, command};
 use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
@@ -32,10 +32,7 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
                   signal are errors; a command that takes longer than `--call-timeout` is killed \
                   with its process group and is one too. Whatever it has started and left behind \
                   is ended with the run.",
-        lock: LockCapabilities {
-            starts: 1,
-            ..LockCapabilities::NONE
-        },
+        lock: capabilities!(LockCapabilities::NONE; starts: 1),
         ..Entry::PLAIN
     },
     prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),

@@ -5,15 +5,12 @@
 //! Without an address the keeper launches an engine for the run. It has the example
 //! procedures, and a spool with one file of 1000 bytes.
 
-use crate::address::Address;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::exec::Exec;
 use crate::http_head::{Foreign, Head};
-use crate::remote::Client;
+use crate::prelude::*;
 use crate::stream::Stream;
-use crate::table::{Entry, Family};
-use crate::wire::Reply;
-use crate::{CallError, ServerFigures, SetupError, surplus};
+use crate::surplus;
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use jostle_sys::spawn::{self, Word};
@@ -120,7 +117,7 @@ impl Place {
     }
 
     /// Where the engine listens, launched for the run as `server` if there is none.
-    fn engine(&self, server: &str, setup: &RequestSetup<'_>) -> Result<Address, SetupError> {
+    fn engine(&self, server: &str, setup: &RequestSetup<'_>) -> Result<Address> {
         if let Some(address) = &self.address {
             return Ok(address.clone());
         }
@@ -138,7 +135,7 @@ impl Place {
     }
 }
 
-fn reach(argument: &str) -> Result<(), SetupError> {
+fn reach(argument: &str) -> Result<()> {
     let argument = Some(argument).filter(|argument| !argument.is_empty());
     match Place::read(argument).map_err(SetupError)?.address {
         Some(address) => figures(&address, token().as_deref()).map(drop),
@@ -151,7 +148,7 @@ fn token() -> Option<String> {
 }
 
 /// The engine's counts.
-fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, SetupError> {
+fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures> {
     let bad = |what: &str| SetupError(format!("the engine at {address}: {what}"));
     let mut client = Client::connect_plainly(address)?;
     write_request(&mut client.request, b"/stats", token);
@@ -225,7 +222,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn prepare(setup: &RequestSetup<'_>) -> Result<Kept, SetupError> {
+    fn prepare(setup: &RequestSetup<'_>) -> Result<Kept> {
         let place = Place::read(setup.base.argument).map_err(SetupError)?;
         Ok(Kept {
             address: place.engine("procd", setup)?,
@@ -251,7 +248,7 @@ impl Requests for Kept {
         &["connect", "send", "reply"]
     }
 
-    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>> {
         let stream = self.connect();
         let stream = stream.map_err(|error| {
             SetupError(format!(
@@ -276,7 +273,7 @@ impl Requests for Kept {
         }
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         figures(&self.address, self.token.as_deref()).map(Some)
     }
 }
@@ -374,7 +371,7 @@ struct Thin {
 }
 
 impl Thin {
-    fn prepare(setup: &RequestSetup<'_>) -> Result<Thin, SetupError> {
+    fn prepare(setup: &RequestSetup<'_>) -> Result<Thin> {
         let place = Place::read(setup.base.argument).map_err(SetupError)?;
         let address = place.engine("procd+unix", setup)?;
         let given = match &address {
@@ -404,7 +401,7 @@ impl Requests for Thin {
         self.exec.phases()
     }
 
-    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>> {
         self.exec.join(worker)
     }
 
@@ -412,13 +409,13 @@ impl Requests for Thin {
         self.exec.code_name(code)
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         figures(&self.address, token().as_deref()).map(Some)
     }
 }
 
 /// The program beside this one, else that in $PATH.
-fn thin_client() -> Result<PathBuf, SetupError> {
+fn thin_client() -> Result<PathBuf> {
     const NAME: &str = "jostle-call";
     spawn::beside_or_in_path(NAME).map_err(|_| {
         SetupError(format!(

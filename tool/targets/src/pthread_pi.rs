@@ -1,7 +1,7 @@
 //! `pthread-pi`: the C library's mutex with priority inheritance.
 
 use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 use crate::{Setup, SetupError, Target};
 use jostle_sys::pthread::{MutexKind, Mutexes};
 
@@ -21,10 +21,7 @@ impl Target for PthreadPi {
                   highest priority, so that no newcomer comes before it. When an owner dies, a failed \
                   assertion of glibc ends its waiters with SIGABRT. It needs Linux 5.14 and glibc \
                   2.35.",
-        lock: LockCapabilities {
-            fifo: true,
-            ..LockCapabilities::TIMED
-        },
+        lock: capabilities!(LockCapabilities::TIMED; fifo),
         ..Entry::PLAIN
     };
 

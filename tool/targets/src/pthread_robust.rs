@@ -1,7 +1,7 @@
 //! `pthread-robust`: the C library's mutex that survives its owner.
 
 use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 use crate::{Setup, SetupError, Target};
 use jostle_sys::pthread::{MutexKind, Mutexes};
 
@@ -19,10 +19,7 @@ impl Target for PthreadRobust {
         details: "As `pthread`, with PTHREAD_MUTEX_ROBUST: each owner is entered in a list that the kernel \
                   walks when a thread ends, and the next owner is told (EOWNERDEAD) and makes the \
                   mutex consistent.",
-        lock: LockCapabilities {
-            survives_owner: true,
-            ..LockCapabilities::TIMED
-        },
+        lock: capabilities!(LockCapabilities::TIMED; survives_owner),
         ..Entry::PLAIN
     };
 

@@ -1,9 +1,7 @@
 //! Who has a lock of jostled, of a Redis, and of Redisson.
 
 use super::{Answer, Question, Refusal, Told, in_brief};
-use crate::address::Address;
-use crate::login::{Credentials, Login};
-use crate::remote::Client;
+use crate::prelude::*;
 use crate::{lockd_lock, redis};
 use jostle_model::who::Party;
 use jostle_resp::value::Value;

@@ -5,13 +5,11 @@ mod complaints;
 
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use super::session::{Identity, Session};
-use crate::address::Address;
-use crate::login::Credentials;
-use crate::names::Names;
+use crate::prelude::*;
 use crate::steps::{self, Framed, Steps};
 use crate::stream::Stream;
-use crate::wire::{Answer, Asking, Decoded, Reply, Wire, wrong_kind};
-use crate::{CallError, Keeping, Mode, SetupError, surplus};
+use crate::surplus;
+use crate::wire::Answer;
 use complaints::{LAPSED, LOST, SILENT, complaint};
 use jostle_sys::clock;
 use std::cell::Cell;
@@ -532,7 +530,7 @@ impl Wire for ZookeeperWire {
 
     /// An answer that was lost may have been about a node whose name we do not know:
     /// `doubt`.
-    fn resume(&mut self) -> Result<Option<Stream>, SetupError> {
+    fn resume(&mut self) -> Result<Option<Stream>> {
         let Some(place) = self.place.as_mut() else {
             return Ok(None);
         };
