@@ -8,7 +8,7 @@ use crate::limits::{explain, memory_floor, remedy};
 use crate::processes::{Processes, RESERVE, Size};
 use jostle_harness::during::During;
 use jostle_harness::watch::Watch;
-use jostle_harness::{Aborted, Context, LOOK_UP, anchor, not_removed, opened};
+use jostle_harness::{Aborted, Context, LOOK_UP, Result, anchor, not_removed, opened};
 use jostle_model::connect::{Accept, Close, PortRange, Stopped};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::Machine;
@@ -91,7 +91,7 @@ impl<'a> Sweep<'a> {
         ledger: &Ledger,
         order: &'a SweepOrder,
         spec: &Spec,
-    ) -> Result<Sweep<'a>, Aborted> {
+    ) -> Result<Sweep<'a>> {
         let aborted = |text: String| Aborted(format!("{}: {text}", order.target));
         let descriptors = files::raise_descriptor_limit();
         let net = Net::read();
@@ -158,19 +158,13 @@ impl<'a> Sweep<'a> {
     }
 
     /// Performs the sweep, telling the parent at each listed number.
-    pub(crate) fn perform(
-        mut self,
-        tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
-    ) -> Result<Closed, Aborted> {
+    pub(crate) fn perform(mut self, tell: &mut dyn FnMut(Reply) -> Result<()>) -> Result<Closed> {
         let done = self.drive(tell);
         self.clear_away();
         done
     }
 
-    fn drive(
-        &mut self,
-        tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
-    ) -> Result<Closed, Aborted> {
+    fn drive(&mut self, tell: &mut dyn FnMut(Reply) -> Result<()>) -> Result<Closed> {
         let start = self.context.clock.now();
         self.fork_all()?;
         self.await_ready()?;
@@ -220,7 +214,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Whether this host goes on, and when all do: at once, where it is alone.
-    fn await_turn(&mut self) -> Result<bool, Aborted> {
+    fn await_turn(&mut self) -> Result<bool> {
         if self.order.together.is_none() {
             return Ok(true);
         }
@@ -238,7 +232,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn start_during(&self) -> Result<Option<During>, Aborted> {
+    fn start_during(&self) -> Result<Option<During>> {
         let Some(command) = &self.order.during else {
             return Ok(None);
         };
@@ -251,7 +245,7 @@ impl<'a> Sweep<'a> {
 
     /// Waits until listed number `nth` is reached. If nothing more can be opened, returns
     /// the call that failed, its error, and the connection that it was for.
-    fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>, Aborted> {
+    fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>> {
         let (mut seen, mut silent) = (0, Waited::begin());
         loop {
             if self.board.get(Count::Reached) >= nth {
@@ -327,7 +321,7 @@ impl<'a> Sweep<'a> {
 
     /// Waits until the client has stopped, and says why: which call failed, with which
     /// error, for which connection.
-    fn stopped(&mut self) -> Result<(String, String, u64), Aborted> {
+    fn stopped(&mut self) -> Result<(String, String, u64)> {
         let deadline = self.context.clock.now() + SETTLE_NS;
         let working = |sweep: &Sweep<'_>| {
             let mut clients = sweep
@@ -351,7 +345,7 @@ impl<'a> Sweep<'a> {
 
     /// Until everything that is connected is accepted too, and servers have told
     /// their usage; not for long, since servers may have failed.
-    fn settle(&mut self) -> Result<(), Aborted> {
+    fn settle(&mut self) -> Result<()> {
         if self.crew.servers == 0 {
             return Ok(());
         }
@@ -381,7 +375,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The side that connected closes first, one process after the other.
-    fn close_all(&mut self) -> Result<(), Aborted> {
+    fn close_all(&mut self) -> Result<()> {
         self.board.order(0, order::CLOSE);
         self.await_gone(Role::Client)?;
         if self.crew.servers > 0 {

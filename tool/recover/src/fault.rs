@@ -4,7 +4,7 @@
 use crate::board::{Board, order};
 use crate::delays::Looked;
 use crate::process::{OWNER, Process};
-use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, how_it_ended};
+use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, Struck, What};
 use jostle_stats::rng::Rng;
@@ -47,7 +47,7 @@ pub fn recovered(
     service: &dyn Service,
     order: &RecoverOrder,
     spec: &Spec,
-) -> Result<RecoverData, Aborted> {
+) -> Result<RecoverData> {
     Recovery::prepare(context, ledger, service, order, spec)?.perform()
 }
 
@@ -80,7 +80,7 @@ impl<'a> Recovery<'a> {
         service: &'a dyn Service,
         order: &'a RecoverOrder,
         spec: &Spec,
-    ) -> Result<Recovery<'a>, Aborted> {
+    ) -> Result<Recovery<'a>> {
         let renews = order.renews && spec.entry.lock.renews;
         let setup = Setup {
             argument: spec.argument.as_deref(),
@@ -125,7 +125,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Performs the run.
-    fn perform(mut self) -> Result<RecoverData, Aborted> {
+    fn perform(mut self) -> Result<RecoverData> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
             self.let_go_on();
@@ -143,7 +143,7 @@ impl<'a> Recovery<'a> {
         Ok(data)
     }
 
-    fn drive(&mut self) -> Result<RecoverData, Aborted> {
+    fn drive(&mut self) -> Result<RecoverData> {
         let forked = clock::monotonic();
         for number in 0..=self.order.waiters {
             self.fork(number)?;
@@ -201,7 +201,7 @@ impl<'a> Recovery<'a> {
         })
     }
 
-    fn fork(&mut self, number: usize) -> Result<(), Aborted> {
+    fn fork(&mut self, number: usize) -> Result<()> {
         let keeper = rustix::process::getpid();
         let pid = self.context.forker.fork(|| {
             let process = Process {
@@ -225,7 +225,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Nobody else has asked for the lock yet.
-    fn await_owner(&mut self) -> Result<(), Aborted> {
+    fn await_owner(&mut self) -> Result<()> {
         let within = self.order.within;
         let owns = |board: &Board| has(board, OWNER, is_grant);
         let well = self.await_within(within.0, |board| owns(board) || failed(board).is_some())?;
@@ -241,7 +241,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Strikes whoever owns. Returns who that is, and stamps around the moment.
-    fn strike(&mut self) -> Result<(Struck, (u64, u64)), Aborted> {
+    fn strike(&mut self) -> Result<(Struck, (u64, u64))> {
         let owner = self.owner().ok_or_else(|| {
             Aborted(format!(
                 "{}: the owner ended before the fault struck",
@@ -330,7 +330,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Cuts the owner's connection to the service; it stays so until the link is mended.
-    fn cut(&mut self, owner: u32) -> Result<(u64, u64), Aborted> {
+    fn cut(&mut self, owner: u32) -> Result<(u64, u64)> {
         let target = &self.order.target;
         let refused = |error: std::io::Error| {
             Aborted(format!(
@@ -365,7 +365,7 @@ impl<'a> Recovery<'a> {
     /// Waits until the next grant, or until it is clear that there is none; what was stopped
     /// or cut stays so for its whole time, whenever that grant comes. Lets it continue, and
     /// returns when.
-    fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>, Aborted> {
+    fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>> {
         let within = struck + self.order.within.0;
         let pause = self.order.pause.0;
         let lag = self.target.facts().get(LEASE_LAG_FACT).copied();
@@ -422,21 +422,21 @@ impl<'a> Recovery<'a> {
 
     /// The work after the struck part is back. An owner that has lost its lock to another works on
     /// for the pause: that is how long both may believe that they own.
-    fn work_on(&mut self, returned: u64) -> Result<(), Aborted> {
+    fn work_on(&mut self, returned: u64) -> Result<()> {
         match self.next_owner() {
             Some(_) => self.rest_until(returned + self.order.pause.0),
             None => Ok(()),
         }
     }
 
-    fn await_next(&mut self, until: u64) -> Result<bool, Aborted> {
+    fn await_next(&mut self, until: u64) -> Result<bool> {
         self.await_within(until.saturating_sub(clock::monotonic()), |board| {
             (1..board.processes()).any(|waiter| has(board, waiter, is_grant))
         })
     }
 
     /// The old owner, where it lives, does what it has left to do, and releases.
-    fn end_old_owner(&mut self) -> Result<(), Aborted> {
+    fn end_old_owner(&mut self) -> Result<()> {
         if self.order.fault == Fault::Kill {
             return Ok(());
         }
@@ -450,7 +450,7 @@ impl<'a> Recovery<'a> {
 
     /// Each waiter holds for a moment. A waiter that is not served within the limit counts
     /// as never served.
-    fn serve_the_rest(&mut self) -> Result<(), Aborted> {
+    fn serve_the_rest(&mut self) -> Result<()> {
         for waiter in 1..=self.order.waiters {
             self.board.order(waiter, order::RELEASE);
         }
@@ -476,22 +476,18 @@ impl<'a> Recovery<'a> {
     }
 
     /// Sleeps, and looks after parent and children meanwhile.
-    fn rest(&mut self, nanos: u64) -> Result<(), Aborted> {
+    fn rest(&mut self, nanos: u64) -> Result<()> {
         self.rest_until(clock::monotonic() + nanos)
     }
 
     /// Rests until a time of `CLOCK_MONOTONIC`.
-    fn rest_until(&mut self, until: u64) -> Result<(), Aborted> {
+    fn rest_until(&mut self, until: u64) -> Result<()> {
         let left = || until.saturating_sub(clock::monotonic());
         self.await_while(left, |_| false).map(drop)
     }
 
     /// Waits for a condition without which the run cannot continue.
-    fn await_or_refuse(
-        &mut self,
-        what: &str,
-        reached: impl Fn(&Board) -> bool,
-    ) -> Result<(), Aborted> {
+    fn await_or_refuse(&mut self, what: &str, reached: impl Fn(&Board) -> bool) -> Result<()> {
         let well = self.await_within(RAMP_PATIENCE_NS, |board| {
             reached(board) || failed(board).is_some()
         })?;
@@ -510,11 +506,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Whether it was reached in time.
-    fn await_within(
-        &mut self,
-        patience_ns: u64,
-        reached: impl Fn(&Board) -> bool,
-    ) -> Result<bool, Aborted> {
+    fn await_within(&mut self, patience_ns: u64, reached: impl Fn(&Board) -> bool) -> Result<bool> {
         let mut waited = Waited::begin();
         let left = || patience_ns.saturating_sub(waited.so_far().as_nanos() as u64);
         self.await_while(left, reached)
@@ -525,7 +517,7 @@ impl<'a> Recovery<'a> {
         &mut self,
         mut left: impl FnMut() -> u64,
         reached: impl Fn(&Board) -> bool,
-    ) -> Result<bool, Aborted> {
+    ) -> Result<bool> {
         loop {
             let rung = self.board.rung();
             if reached(&self.board) {

@@ -30,16 +30,12 @@ pub fn resolve_over(
 
 fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let plan = &resolved.plan;
-    if plan.workload == Workload::Recover {
-        return refuse(
-            "recover strikes what runs on one host; start it there, without the launcher",
-        );
-    }
-    if plan.keep.is_some() {
-        return refuse(
+    refuse_where! {
+        plan.workload == Workload::Recover =>
+            "recover strikes what runs on one host; start it there, without the launcher";
+        plan.keep.is_some() =>
             "--for: what keeping locks costs is measured on one host; start it there, without the \
-             launcher",
-        );
+             launcher";
     }
     if plan.workload == Workload::Connect {
         check_listed(plan, hosts as u64)?;

@@ -97,15 +97,11 @@ fn why(fault: Fault, spec: &Spec) -> String {
 
 fn check_target(spec: &Spec) -> Result<(), UsageError> {
     let name = &spec.typed;
-    if spec.entry.is_asked() || spec.entry.family == Family::Connection {
-        return refuse(format!(
-            "{name} is no lock; recover takes locks, such as flock, lockd or redis"
-        ));
-    }
-    if !spec.entry.lock.excludes {
-        return refuse(format!(
-            "{name} grants all, so that nobody waits for it; recover takes locks that exclude"
-        ));
+    refuse_where! {
+        spec.entry.is_asked() || spec.entry.family == Family::Connection =>
+            "{name} is no lock; recover takes locks, such as flock, lockd or redis";
+        !spec.entry.lock.excludes =>
+            "{name} grants all, so that nobody waits for it; recover takes locks that exclude";
     }
     Ok(())
 }
@@ -113,8 +109,8 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
 /// Each fault that was asked for must make sense for one of the targets, and each target
 /// must have one.
 fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
-    if faults.is_empty() {
-        return refuse("--fault: at least one, such as kill");
+    refuse_where! {
+        faults.is_empty() => "--fault: at least one, such as kill";
     }
     if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
         return refuse(format!(
@@ -146,15 +142,14 @@ fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
 
 fn check_times(plan: &Plan) -> Result<(), UsageError> {
     for (option, time) in [("--within", plan.within), ("--pause", plan.pause)] {
-        if time == Some(Nanos::ZERO) {
-            return refuse(format!("{option} 0: nothing can be seen in no time"));
+        refuse_where! {
+            time == Some(Nanos::ZERO) => "{option} 0: nothing can be seen in no time";
         }
     }
-    if plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
-        return refuse(format!(
+    refuse_where! {
+        plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) =>
             "--lease {}: at least {SHORTEST_LEASE}, since it must not end before the fault strikes",
-            plan.lease()
-        ));
+            plan.lease();
     }
     check_spans(plan)
 }

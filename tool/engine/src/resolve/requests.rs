@@ -56,14 +56,11 @@ pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
         return Ok(());
     }
     let codes = plan.expect.as_ref().map_or(&[][..], |list| &list.0);
-    if plan.expect.is_some() && (codes.is_empty() || codes.iter().any(|c| *c > GREATEST_CODE)) {
-        return refuse(format!("--expect: codes from 0 to {GREATEST_CODE}"));
-    }
-    if plan.call_timeout == Some(Nanos::ZERO) {
-        return refuse("--call-timeout 0: no call ends in no time");
-    }
-    if plan.numbers == Some(0) {
-        return refuse("--numbers 0: at least one number, or leave it out");
+    refuse_where! {
+        plan.expect.is_some() && (codes.is_empty() || codes.iter().any(|c| *c > GREATEST_CODE)) =>
+            "--expect: codes from 0 to {GREATEST_CODE}";
+        plan.call_timeout == Some(Nanos::ZERO) => "--call-timeout 0: no call ends in no time";
+        plan.numbers == Some(0) => "--numbers 0: at least one number, or leave it out";
     }
     check_null(plan)
 }
@@ -98,21 +95,14 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             "{spec} is no lock; its requests are made by `jostle stream` and `jostle rate`"
         ));
     }
-    if plan.carrier == Some(Carrier::Tasks) {
-        return refuse(format!(
+    refuse_where! {
+        plan.carrier == Some(Carrier::Tasks) =>
             "{spec} --as tasks: a call that waits would stop all workers of its thread; \
-             --as processes or threads"
-        ));
-    }
-    if plan.measure == Some(Measure::Counts) {
-        return refuse(format!(
-            "{spec} --measure counts: a request is long enough to be stamped; leave it out"
-        ));
-    }
-    if plan.pipeline() > 1 {
-        return refuse(format!(
-            "{spec} is asked one request at a time; --pipeline is for lock services"
-        ));
+             --as processes or threads";
+        plan.measure == Some(Measure::Counts) =>
+            "{spec} --measure counts: a request is long enough to be stamped; leave it out";
+        plan.pipeline() > 1 =>
+            "{spec} is asked one request at a time; --pipeline is for lock services";
     }
     Ok(())
 }

@@ -27,8 +27,8 @@ pub(super) fn check(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     }
     let in_flight = plan.in_flight.unwrap_or(0);
     let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
-    if generators.is_empty() || generators.contains(&0) {
-        return refuse("--generators: at least one is needed");
+    refuse_where! {
+        generators.is_empty() || generators.contains(&0) => "--generators: at least one is needed";
     }
     if let Some(many) = generators.iter().find(|k| **k > in_flight) {
         return refuse(format!(

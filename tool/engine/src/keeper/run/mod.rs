@@ -32,7 +32,7 @@ use jostle_harness::accounts::{Books, Queues};
 use jostle_harness::during::During;
 use jostle_harness::interference::{self, Outside};
 use jostle_harness::watch::Watch;
-use jostle_harness::{Aborted, Context, LOOK_UP};
+use jostle_harness::{Aborted, Context, LOOK_UP, Result};
 use jostle_model::plan::Measure;
 use jostle_model::record::{BROKE_OFF, Kept, Look, When};
 use jostle_sys::ledger::Ledger;
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
         launcher: &dyn Launcher,
         order: &'a RunOrder,
         spec: &Spec,
-    ) -> Result<Run<'a>, Aborted> {
+    ) -> Result<Run<'a>> {
         let began_ns = context.clock.now();
         let no_memory = |e: std::io::Error| {
             Aborted(format!(
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    pub(super) fn perform(&self) -> Result<RunData, Aborted> {
+    pub(super) fn perform(&self) -> Result<RunData> {
         let mut children = Children::default();
         let result = match self.order.is_counted() {
             true => self.drive_counted(&mut children),
@@ -334,7 +334,7 @@ impl<'a> Run<'a> {
     }
 
     /// Up to the end of the window.
-    fn drive(&self, children: &mut Children) -> Result<Driven, Aborted> {
+    fn drive(&self, children: &mut Children) -> Result<Driven> {
         let start = self.now();
         self.fork_workers(children)?;
         self.await_ready(children)?;
@@ -390,7 +390,7 @@ impl<'a> Run<'a> {
     }
 
     /// On the workers, or on the one process of theirs, and on the server.
-    fn start_during(&self) -> Result<Option<During>, Aborted> {
+    fn start_during(&self) -> Result<Option<During>> {
         let Some(command) = &self.order.during else {
             return Ok(None);
         };
@@ -430,7 +430,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn heed_parent(&self, patience: Duration) -> Result<(), Aborted> {
+    fn heed_parent(&self, patience: Duration) -> Result<()> {
         match self.context.stopped(patience) {
             true => Err(Aborted("interrupted".into())),
             false => Ok(()),
@@ -444,12 +444,7 @@ impl<'a> Run<'a> {
 
     /// Sleeps, and listens to the parent. Ends early when no worker is left. `opened`:
     /// when the window opened, if this is the window.
-    fn sleep_until(
-        &self,
-        stamp: u64,
-        children: &mut Children,
-        opened: Option<u64>,
-    ) -> Result<(), Aborted> {
+    fn sleep_until(&self, stamp: u64, children: &mut Children, opened: Option<u64>) -> Result<()> {
         loop {
             if let Some(opened) = opened {
                 self.report(children, opened, Some(stamp));
@@ -481,7 +476,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
+fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>> {
     work.counts().map_err(|error| failed(order, error))
 }
 
@@ -521,7 +516,7 @@ fn is_cheap(order: &RunOrder) -> bool {
 }
 
 /// One for each generator, where their CPU time is limited.
-fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>, Aborted> {
+fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>> {
     let WorkloadOrder::Spread(spread) = &order.workload else {
         return Ok(Vec::new());
     };

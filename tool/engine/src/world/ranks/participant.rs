@@ -4,7 +4,7 @@
 
 use super::Limits;
 use super::words::{FromHost, ToHost};
-use crate::keeper::{Keeper, KeeperError};
+use crate::keeper::{Keeper, Result};
 use crate::order::{Reply, Request};
 use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ pub(super) trait Port {
     ///
     /// # Errors
     /// The keeper has gone.
-    fn ask(&mut self, request: &Request) -> Result<(), KeeperError>;
+    fn ask(&mut self, request: &Request) -> Result<()>;
 
     /// As [`Keeper::look`].
     ///
     /// # Errors
     /// The keeper has gone.
-    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError>;
+    fn look(&mut self, patience: Duration) -> Result<Option<Reply>>;
 
     /// Whether it stands still.
     fn is_halted(&self) -> bool;
@@ -31,11 +31,11 @@ pub(super) trait Port {
 }
 
 impl Port for &mut Keeper {
-    fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
+    fn ask(&mut self, request: &Request) -> Result<()> {
         Keeper::ask(self, request)
     }
 
-    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
+    fn look(&mut self, patience: Duration) -> Result<Option<Reply>> {
         Keeper::look(self, patience)
     }
 

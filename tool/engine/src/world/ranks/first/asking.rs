@@ -6,7 +6,7 @@ use super::super::participant::Port;
 use super::super::words::{Tick, ToHost};
 use super::{First, Round};
 use crate::hosts::Offset;
-use crate::keeper::KeeperError;
+use crate::keeper::{KeeperError, Result};
 use jostle_sys::clock;
 use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
@@ -24,10 +24,7 @@ impl<L: Link> First<L> {
         bounds.map_or(Offset::default(), |bounds| bounds.offset(now))
     }
 
-    pub(super) fn freshen_clocks<P: Port>(
-        &mut self,
-        round: &mut Round<'_, P>,
-    ) -> Result<(), KeeperError> {
+    pub(super) fn freshen_clocks<P: Port>(&mut self, round: &mut Round<'_, P>) -> Result<()> {
         let now = clock::monotonic();
         let fresh = |bounds: Bounds| now.saturating_sub(bounds.at) < FRESH.as_nanos() as u64;
         let all = self.seats.iter().skip(1);
@@ -42,10 +39,7 @@ impl<L: Link> First<L> {
 
     /// Measures the clocks of all others, one after the other, so that none waits for
     /// two.
-    pub(super) fn measure_clocks<P: Port>(
-        &mut self,
-        round: &mut Round<'_, P>,
-    ) -> Result<(), KeeperError> {
+    pub(super) fn measure_clocks<P: Port>(&mut self, round: &mut Round<'_, P>) -> Result<()> {
         let started = Instant::now();
         self.beaten = Instant::now();
         self.say_all(&ToHost::Wake)?;
@@ -72,7 +66,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         rank: usize,
-    ) -> Result<Vec<Exchange>, KeeperError> {
+    ) -> Result<Vec<Exchange>> {
         let mut done = Vec::with_capacity(EXCHANGES);
         let mut start = Instant::now();
         while done.len() < EXCHANGES && (done.is_empty() || start.elapsed() < EXCHANGING) {
@@ -94,7 +88,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         rank: usize,
         is_first: bool,
-    ) -> Result<(u64, u64), KeeperError> {
+    ) -> Result<(u64, u64)> {
         loop {
             if let Some((from, bytes)) = self.receive()? {
                 let back = clock::monotonic();

@@ -14,7 +14,7 @@ use super::link::{Link, LinkError};
 use super::participant::{Participant, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
 use crate::hosts::{Host, HostData, HostDid};
-use crate::keeper::{Keeper, KeeperError};
+use crate::keeper::{Keeper, KeeperError, Result};
 use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder};
 use crate::world::{Hosts, Spent};
 use jostle_sys::waited::Waited;
@@ -101,11 +101,7 @@ struct Round<'a, P> {
 impl<L: Link> First<L> {
     /// Waits until all others have introduced themselves. Also returns why they cannot work
     /// together, if so: a rank has another version, or does not answer.
-    pub(super) fn gather(
-        link: L,
-        hello: Hello,
-        limits: Limits,
-    ) -> (First<L>, Result<(), KeeperError>) {
+    pub(super) fn gather(link: L, hello: Hello, limits: Limits) -> (First<L>, Result<()>) {
         let seat = || Seat {
             heard: Waited::begin(),
             stage: Stage::Idle,
@@ -131,7 +127,7 @@ impl<L: Link> First<L> {
         (first, greeted)
     }
 
-    fn greet(&mut self, ours: &Hello) -> Result<(), KeeperError> {
+    fn greet(&mut self, ours: &Hello) -> Result<()> {
         let mut waited = Waited::begin();
         let mut missing: Vec<usize> = (1..self.hosts.len()).collect();
         let mut refused = None;
@@ -179,21 +175,21 @@ impl<L: Link> First<L> {
         }
     }
 
-    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, KeeperError> {
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
         match &mut self.link {
             Some(link) => link.try_receive().map_err(broken),
             None => Ok(None),
         }
     }
 
-    fn send(&mut self, rank: usize, bytes: Vec<u8>) -> Result<(), KeeperError> {
+    fn send(&mut self, rank: usize, bytes: Vec<u8>) -> Result<()> {
         match &mut self.link {
             Some(link) => link.send(rank, bytes).map_err(broken),
             None => Ok(()),
         }
     }
 
-    fn say(&mut self, rank: usize, word: &ToHost) -> Result<(), KeeperError> {
+    fn say(&mut self, rank: usize, word: &ToHost) -> Result<()> {
         let bytes = serde_json::to_vec(word).map_err(|error| failed(error.to_string()))?;
         self.send(rank, bytes)
     }
@@ -202,12 +198,12 @@ impl<L: Link> First<L> {
         1..self.hosts.len()
     }
 
-    fn say_all(&mut self, word: &ToHost) -> Result<(), KeeperError> {
+    fn say_all(&mut self, word: &ToHost) -> Result<()> {
         self.others().try_for_each(|rank| self.say(rank, word))
     }
 
     /// Takes all that has come.
-    fn pump(&mut self) -> Result<(), KeeperError> {
+    fn pump(&mut self) -> Result<()> {
         while let Some((from, bytes)) = self.receive()? {
             self.hear(from, &bytes);
         }
@@ -252,7 +248,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         rank: usize,
         request: Request,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         let run = self.run;
         let word = ToHost::Ask { run, request };
         if rank > 0 {
@@ -271,7 +267,7 @@ impl<L: Link> First<L> {
         ranks: &[usize],
         phase: u8,
         patience: Duration,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         let mut waited = Waited::begin();
         loop {
             self.pump()?;
@@ -298,7 +294,7 @@ impl<L: Link> First<L> {
     }
 
     /// A host that fails or is told to end is an error even while it takes no part.
-    fn refuse_failures(&self) -> Result<(), KeeperError> {
+    fn refuse_failures(&self) -> Result<()> {
         let failed = self.seats.iter().enumerate().find_map(|(rank, seat)| {
             let text = seat.stage.failure().or(seat.ending.as_ref());
             Some(self.said(rank, text?))
@@ -306,7 +302,7 @@ impl<L: Link> First<L> {
         failed.map_or(Ok(()), Err)
     }
 
-    fn heed_silence(&mut self) -> Result<(), KeeperError> {
+    fn heed_silence(&mut self) -> Result<()> {
         for rank in self.others() {
             let silent = self.seats[rank].heard.so_far();
             if silent > self.limits.silence {
@@ -321,7 +317,7 @@ impl<L: Link> First<L> {
         Ok(())
     }
 
-    fn beat(&mut self) -> Result<(), KeeperError> {
+    fn beat(&mut self) -> Result<()> {
         if self.beaten.elapsed() < self.limits.beat {
             return Ok(());
         }
@@ -357,7 +353,7 @@ impl<L: Link> Hosts for First<L> {
         keeper: &mut Keeper,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostData>, KeeperError> {
+    ) -> Result<Vec<HostData>> {
         self.run_with(keeper, orders, ended)
     }
 
@@ -367,7 +363,7 @@ impl<L: Link> Hosts for First<L> {
         orders: &[Option<SweepOrder>],
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+    ) -> Result<Vec<HostDid<Closed>>> {
         self.sweep_with(keeper, orders, ended, reached)
     }
 

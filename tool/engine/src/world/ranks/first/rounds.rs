@@ -6,7 +6,7 @@ use super::super::participant::{Participant, Port};
 use super::super::words::ToHost;
 use super::{First, Round, Seat, Stage, phase};
 use crate::hosts::{HostData, HostDid, Offset};
-use crate::keeper::KeeperError;
+use crate::keeper::{KeeperError, Result};
 use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder, Together};
 use jostle_sys::clock;
 use jostle_sys::waited::Waited;
@@ -42,7 +42,7 @@ impl<L: Link> First<L> {
         port: P,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostData>, KeeperError> {
+    ) -> Result<Vec<HostData>> {
         self.round(port, ended, |first, round| first.run_of_all(round, orders))
     }
 
@@ -53,7 +53,7 @@ impl<L: Link> First<L> {
         orders: &[Option<SweepOrder>],
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+    ) -> Result<Vec<HostDid<Closed>>> {
         self.round(port, ended, |first, round| {
             first.sweep_of_all(round, orders, reached)
         })
@@ -64,8 +64,8 @@ impl<L: Link> First<L> {
         &mut self,
         port: P,
         ended: &mut dyn FnMut() -> bool,
-        make: impl FnOnce(&mut First<L>, &mut Round<'_, P>) -> Result<D, KeeperError>,
-    ) -> Result<D, KeeperError> {
+        make: impl FnOnce(&mut First<L>, &mut Round<'_, P>) -> Result<D>,
+    ) -> Result<D> {
         self.run += 1;
         self.spent.bytes = 0;
         let mut round = Round {
@@ -91,7 +91,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         orders: &[Option<RunOrder>],
-    ) -> Result<Vec<HostData>, KeeperError> {
+    ) -> Result<Vec<HostData>> {
         let assigned = |order: &RunOrder| Request::Run(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
@@ -117,7 +117,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         orders: &[Option<SweepOrder>],
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+    ) -> Result<Vec<HostDid<Closed>>> {
         let assigned = |order: &SweepOrder| Request::Sweep(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
@@ -163,7 +163,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         mut assignments: Vec<Option<Request>>,
-    ) -> Result<Vec<usize>, KeeperError> {
+    ) -> Result<Vec<usize>> {
         self.refuse_failures()?;
         self.freshen_clocks(round)?;
         let started = Instant::now();
@@ -211,7 +211,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         taking: &[usize],
         workers: u64,
-    ) -> Result<Start, KeeperError> {
+    ) -> Result<Start> {
         let clocks = self.seats.iter().map(|seat| seat.clock).collect();
         let margin_ns = MARGIN_NS
             + MARGIN_PER_HOST_NS * self.hosts.len() as u64
@@ -235,7 +235,7 @@ impl<L: Link> First<L> {
         taking: &[usize],
         phase: u8,
         patience: Duration,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         round.nap = self.limits.long_nap;
         let reached = self.reach(round, taking, phase, patience);
         round.nap = self.limits.nap;
@@ -247,7 +247,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         taking: &[usize],
         patience: Duration,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         for rank in taking.iter().copied() {
             self.ask(round, rank, Request::Conclude)?;
         }
