@@ -3,6 +3,7 @@
 use super::Ground;
 use crate::validate::Required;
 use Figure::*;
+use anyhow::Result;
 use jostle_stats::intervals::median;
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ pub(super) struct Cell {
 }
 
 /// Gives a row's figures.
-type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Figures>>;
+type Measure = Box<dyn Fn(&Ground) -> Result<Figures>>;
 
 /// The figures of all rows, from one block.
 pub(super) type Block = Vec<Figures>;
@@ -112,10 +113,7 @@ pub(super) fn ratio(figure: Figure, row: usize, by: usize, required: Required) -
 }
 
 impl Cell {
-    pub(super) fn new(
-        row: &str,
-        measure: impl Fn(&Ground) -> anyhow::Result<Figures> + 'static,
-    ) -> Cell {
+    pub(super) fn new(row: &str, measure: impl Fn(&Ground) -> Result<Figures> + 'static) -> Cell {
         Cell {
             row: row.to_owned(),
             measure: Box::new(measure),
@@ -125,7 +123,7 @@ impl Cell {
 
 impl Trial {
     /// Measures every cell once, in order or in reverse.
-    pub(super) fn block(&self, ground: &Ground, reverse: bool) -> anyhow::Result<Block> {
+    pub(super) fn block(&self, ground: &Ground, reverse: bool) -> Result<Block> {
         let measure = |cell: &Cell| (cell.measure)(ground);
         if !reverse {
             return self.cells.iter().map(measure).collect();

@@ -5,6 +5,17 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
+/// Rows of a table, each as [`Row::of`] takes it, with a note behind `=>` where it has one; or those
+/// that were counted already.
+macro_rules! rows {
+    ($($what:expr, $trials:expr, $is:expr, $required:expr $(=> $note:expr)?;)+) => {
+        vec![$($crate::validate::Row::of($what, $trials, $is, $required)$(.noting($note))?),+]
+    };
+    ($($what:literal: $count:expr; of $trials:expr; $required:expr,)+) => {
+        vec![$($crate::validate::Row::counted($what, $count as u64, $trials as u64, $required)),+]
+    };
+}
+
 mod bench;
 mod beside;
 mod chain;

@@ -182,21 +182,13 @@ fn summary(what: &str, judged: &[(&Case, Verdict)], aside: bool) -> Vec<Row> {
     let all = || judged.iter();
     let decided = all().filter(|(_, verdict)| verdict.is_decided()).collect();
     let generators = all().filter(|(case, _)| case.truth.contains(&Limit::Generator));
-    let [most, few, none] = [
-        Required::AtLeast(0.95),
-        Required::AtMost(0.1),
-        Required::AtMost(0.0),
-    ];
-    let called_server = |one: &&Judged<'_>| one.1.limit == Limit::Server;
+    let [few, none] = [0.1, 0.0].map(Required::AtMost);
+    let most = Required::AtLeast(0.95);
+    let (generators, server) = (generators.collect(), "generator, called server");
     vec![
         row("right of the decided", decided, |one| one.1.is_right, most),
         row("undecided", all().collect(), |one| !one.1.is_decided(), few),
-        row(
-            "generator, called server",
-            generators.collect(),
-            called_server,
-            none,
-        ),
+        row(server, generators, |one| one.1.limit == Limit::Server, none),
     ]
 }
 

@@ -147,26 +147,13 @@ fn report(runs: &[Run], quick: bool) -> Vec<Row> {
     list(&judged, &trials);
     let harmed = || trials.iter().filter(|trial| trial.is_harmed());
     let required = |required| if quick { Required::Nothing } else { required };
-    vec![
-        Row::of(
-            "harmed, missed",
-            harmed(),
-            |trial| !trial.is_flagged(),
-            required(Required::NONE),
-        ),
-        Row::of(
-            "harmed, missed but for neighbours",
-            harmed(),
-            |trial| !trial.is_flagged_by_others(),
-            Required::Nothing,
-        ),
-        Row::of(
-            "left alone, flagged",
-            clean(&judged),
-            |run| run.flag().is_some(),
-            required(Required::FEW),
-        ),
-    ]
+    rows! {
+        "harmed, missed", harmed(), |trial| !trial.is_flagged(), required(Required::NONE);
+        "harmed, missed but for neighbours", harmed(), |trial| !trial.is_flagged_by_others(),
+            Required::Nothing;
+        "left alone, flagged", clean(&judged), |run| run.flag().is_some(),
+            required(Required::FEW);
+    }
 }
 
 fn describe(runs: &[Run], judged: &[Judged<'_>]) {
