@@ -1,6 +1,6 @@
 //! Do the CPUs' clocks agree well enough to time a hand-off?
 
-use super::{Check, Evidence, Found, measured, percent};
+use super::{Evidence, Found, measured, percent};
 use jostle_model::Remedy;
 use jostle_model::record::Claim;
 
@@ -11,11 +11,8 @@ pub const BEFORE_RELEASE: &str = "handoff_before_release";
 /// Share of the hand-offs.
 const MOST: f64 = 0.001;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "clock",
-    asks: "Did hand-offs end before they began?",
-    unit: "share",
+check! {
+    "clock" in "share": "Did hand-offs end before they began?";
     threshold: text!(
         "above {} of the hand-offs: INVALID for `distribution`; not judged where owners overlapped, which \
          explains it without the clocks",
@@ -30,8 +27,7 @@ pub static CHECK: Check = Check {
         |reason| "{} of the hand-offs ended before they began: the CPUs' clocks disagree",
         percent(measured(reason))
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let overlaps = evidence.sum(|run| run.exclusion.as_ref().map_or(0, |e| e.violations));

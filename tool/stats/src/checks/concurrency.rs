@@ -1,16 +1,13 @@
 //! Were there as many requests in flight as there should have been?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
 use crate::intervals::median;
 
 /// Share of the nominal number.
 const LEAST: f64 = 0.95;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "concurrency",
-    asks: "Was as much in flight as was asked for?",
-    unit: "share",
+check! {
+    "concurrency" in "share": "Was as much in flight as was asked for?";
     threshold: text!(
         "the mean number of requests in flight, median over the runs, under {} of the nominal \
          number: INVALID; time in which a generator was stopped does not count",
@@ -26,8 +23,7 @@ pub static CHECK: Check = Check {
         percent(measured(reason)),
         seen(reason)
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let spreads = || evidence.each(|run| run.spread.as_deref());

@@ -1,6 +1,6 @@
 //! Were there enough operations for a rate?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use super::{EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{Claim, Run};
@@ -8,11 +8,8 @@ use jostle_model::record::{Claim, Run};
 /// Grants of a window.
 const LEAST: u64 = 30;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "few_operations",
-    asks: "Did enough happen within the window to speak of a rate?",
-    unit: "operations",
+check! {
+    "few_operations" in "operations": "Did enough happen within the window to speak of a rate?";
     threshold: text!(
         "the run with the fewest has fewer than {LEAST} grants: SUSPECT for `absolute`; it has \
          none: INVALID"
@@ -25,8 +22,7 @@ pub static CHECK: Check = Check {
         0.0 => seen(reason),
         n => format!("only {n} {}", seen(reason)),
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // A fault leads to one grant or none, and both are results.

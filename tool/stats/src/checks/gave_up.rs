@@ -1,6 +1,6 @@
 //! Did attempts that failed wait for as long as was asked?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
 use crate::numbers::{grouped, time};
 use jostle_model::record::Run;
@@ -10,11 +10,8 @@ const LEAST: f64 = 0.5;
 /// Failed attempts of a run whose median says something.
 const LEAST_FAILED: u64 = 10;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "gave_up",
-    asks: "Did attempts that failed wait for as long as was asked?",
-    unit: "share",
+check! {
+    "gave_up" in "share": "Did attempts that failed wait for as long as was asked?";
     threshold: text!(
         "at least {LEAST_FAILED} attempts of a run ended without a grant, in the median after \
          less than {} of --acquire-timeout: SUSPECT",
@@ -30,8 +27,7 @@ pub static CHECK: Check = Check {
         seen(reason),
         percent(measured(reason))
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let asked = evidence.experiment.plan.acquire_timeout?;

@@ -1,8 +1,6 @@
 //! Were the workers the bottleneck?
 
-use super::{
-    Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen,
-};
+use super::{EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
 use jostle_model::record::{Claim, Run, ThreadLoad};
@@ -20,11 +18,8 @@ const QUEUED: f64 = 0.2;
 /// queue: from here on it moves their response by as much as a difference that matters.
 const WAITING: f64 = 0.1;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "generator",
-    asks: "Was the busiest thread that asked a server at its own limit?",
-    unit: "share",
+check! {
+    "generator" in "share": "Was the busiest thread that asked a server at its own limit?";
     threshold: text!(
         "judged for closed loops over a network; never INVALID. A thread is busy for its CPU \
          time and the time that it was runnable but not running. The busiest one (a worker, or \
@@ -47,8 +42,7 @@ pub static CHECK: Check = Check {
         seen(reason),
         percent(measured(reason))
     ),
-    judge,
-};
+}
 
 /// Only for targets with a server: otherwise the lock is a call in the worker, and the
 /// worker's CPU time is the lock's.

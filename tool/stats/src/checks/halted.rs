@@ -1,16 +1,13 @@
 //! Did a signal stop the workers?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured};
+use super::{EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
 
 /// Stops.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "halted",
-    asks: "Was a worker process stopped (SIGSTOP) while it was measured?",
-    unit: "stops",
+check! {
+    "halted" in "stops": "Was a worker process stopped (SIGSTOP) while it was measured?";
     threshold: text!("more than {MOST} stops that the keeper was told of: INVALID"),
     source: "waitid(2): the kernel tells the parent of each stop; a stopped process neither \
              asks nor waits, and no CPU clock shows it",
@@ -21,8 +18,7 @@ pub static CHECK: Check = Check {
         |reason| "workers were stopped by a signal (SIGSTOP), {} times or more",
         measured(reason)
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let halts = evidence.sum(|run| run.around.machine.halts.unwrap_or(0));

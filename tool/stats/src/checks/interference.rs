@@ -4,7 +4,7 @@
 //! interrupt: no account of CPU time shows them, and [`super::neighbours`] cannot.
 
 use super::anchor::level;
-use super::{Check, Evidence, Found, percent, seen};
+use super::{Evidence, Found, percent, seen};
 use crate::comparison::anchored::Part;
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Interference, Interrupts, Run};
@@ -20,11 +20,9 @@ const TICK_PER_S: f64 = 1_000.0;
 /// corrects a large offset.
 const CLOCK: f64 = 0.01;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "interference",
-    asks: "Did interrupts or tracers take time of our own threads, or was the clock slewed?",
-    unit: "interrupts/s",
+check! {
+    "interference" in "interrupts/s":
+        "Did interrupts or tracers take time of our own threads, or was the clock slewed?";
     threshold: text!(
         "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
          second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
@@ -46,8 +44,7 @@ pub static CHECK: Check = Check {
                 container; an eBPF program that is pinned to a file",
     advice: "stop what is named, or find the timer (`/proc/timer_list`)",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // A profiler of ours is the finding of `profiled`.

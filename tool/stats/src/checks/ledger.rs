@@ -1,16 +1,13 @@
 //! Is every request that was planned accounted for?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
 
 /// Requests of a run that may be missing or counted twice.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "ledger",
-    asks: "Is every planned request of an open loop accounted for, once?",
-    unit: "requests",
+check! {
+    "ledger" in "requests": "Is every planned request of an open loop accounted for, once?";
     threshold: text!(
         "planned other than done + failed + dropped + in flight, by more than {MOST} requests \
          in one run: INVALID"
@@ -20,8 +17,7 @@ pub static CHECK: Check = Check {
     fooled_by: "two faults that cancel",
     advice: "run it again, and report it: it is a fault of jostle",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let mut ledgers = evidence.each(|run| run.open_loop.as_ref());

@@ -1,6 +1,6 @@
 //! Were the connections still open at both ends?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::numbers::grouped;
 use jostle_model::Remedy;
 use jostle_model::connect::Connections;
@@ -10,11 +10,8 @@ use jostle_model::record::Status;
 const SUSPECT: f64 = 0.0;
 const INVALID: f64 = 0.001;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "lost",
-    asks: "Did the server still hold the connections that its clients hold?",
-    unit: "share",
+check! {
+    "lost" in "share": "Did the server still hold the connections that its clients hold?";
     threshold: text!(
         "any that the server has closed or reset: SUSPECT; above {} of them: INVALID",
         percent(INVALID)
@@ -32,8 +29,7 @@ pub static CHECK: Check = Check {
             what.replacen("connections", &format!("connections ({share})"), 1)
         )
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let connections = evidence.each(|run| run.connections.as_deref());

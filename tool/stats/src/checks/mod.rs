@@ -20,6 +20,16 @@ macro_rules! text {
     ($($words:tt)+) => { || format!($($words)+) };
 }
 
+/// `NAME in UNIT: QUESTION;` and the other fields of a [`Check`] whose rule is the file's `judge`.
+macro_rules! check {
+    ($name:literal in $unit:tt: $asks:literal; $($field:ident $(: $value:expr)?),+ $(,)?) => {
+        /// The check.
+        pub static CHECK: $crate::checks::Check = $crate::checks::Check {
+            name: $name, asks: $asks, unit: $unit, $($field $(: $value)?,)+ judge,
+        };
+    };
+}
+
 /// From the names of the checks' files, the modules and [`CHECKS`].
 macro_rules! checks {
     ($($name:ident),+ $(,)?) => {
@@ -185,11 +195,9 @@ impl Found {
     }
 
     /// This unit, where a check has thresholds in several.
-    fn unit(self, unit: &'static str) -> Found {
-        Found {
-            unit: Some(unit),
-            ..self
-        }
+    fn unit(mut self, unit: &'static str) -> Found {
+        self.unit = Some(unit);
+        self
     }
 
     /// The undisturbed figure is what was measured, or more.
@@ -204,19 +212,15 @@ impl Found {
     }
 
     /// Adds evidence that no number tells.
-    fn seen(self, seen: impl Into<Option<String>>) -> Found {
-        Found {
-            seen: seen.into(),
-            ..self
-        }
+    fn seen(mut self, seen: impl Into<Option<String>>) -> Found {
+        self.seen = seen.into();
+        self
     }
 
     /// Adds the option that would make the check pass.
-    fn remedy(self, remedy: impl Into<Option<Remedy>>) -> Found {
-        Found {
-            remedy: remedy.into(),
-            ..self
-        }
+    fn remedy(mut self, remedy: impl Into<Option<Remedy>>) -> Found {
+        self.remedy = remedy.into();
+        self
     }
 }
 
@@ -236,10 +240,8 @@ impl Check {
             unit: found.unit.unwrap_or(self.unit).to_owned(),
             bound: found.bound,
             seen: found.seen,
-            causes: None,
-            hosts: Vec::new(),
             remedy: found.remedy,
-            text: String::new(),
+            ..Reason::default()
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Do the runs agree on the figure?
 
-use super::{Check, Evidence, Found, measured, percent};
+use super::{Evidence, Found, measured, percent};
 use crate::clean::clean;
 use crate::intervals::{estimate, relative_half_width};
 use jostle_model::Remedy;
@@ -13,11 +13,8 @@ const WIDEST: f64 = 0.25;
 /// Twice as many as an interval needs.
 const MORE_RUNS: usize = 12;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "precision",
-    asks: "Do the runs agree on the figure?",
-    unit: "share",
+check! {
+    "precision" in "share": "Do the runs agree on the figure?";
     threshold: text!(
         "half of the median's interval (of the range under six runs) above {} of the \
          median: SUSPECT for `absolute`",
@@ -31,8 +28,7 @@ pub static CHECK: Check = Check {
         |reason| "the runs lie apart by ±{:.0} %",
         100.0 * measured(reason)
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // In `recover` each run is shown separately, and their spread is the result.

@@ -1,16 +1,13 @@
 //! Did a CPU quota stop the workers?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured};
+use super::{EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
 
 /// Periods.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "throttled",
-    asks: "Did the cgroup's CPU quota stop us within the window?",
-    unit: "periods",
+check! {
+    "throttled" in "periods": "Did the cgroup's CPU quota stop us within the window?";
     threshold: text!("more than {MOST} throttled periods: INVALID"),
     source: "sched-bwc in the kernel's documentation: a throttled group stands still for the \
              rest of its period (100 ms), owner and waiters alike",
@@ -23,8 +20,7 @@ pub static CHECK: Check = Check {
         |reason| "the cgroup's CPU quota stopped the workers in {} periods",
         measured(reason)
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let periods = evidence.sum(|run| run.around.machine.throttled_periods.unwrap_or(0));

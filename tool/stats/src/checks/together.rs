@@ -1,6 +1,6 @@
 //! Did the hosts work at the same time?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
+use super::{EVERYTHING, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
 use jostle_model::plan::Shape;
 use jostle_model::record::{Claim, Run, Status};
@@ -9,11 +9,8 @@ use jostle_model::record::{Claim, Run, Status};
 const SUSPECT: f64 = 0.01;
 const INVALID: f64 = 0.1;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "together",
-    asks: "Did all hosts work at the same time?",
-    unit: "share",
+check! {
+    "together" in "share": "Did all hosts work at the same time?";
     threshold: text!(
         "between the first host's start and the last one's, the uncertainty of their clocks \
          added, median over the runs, above {} of the window: SUSPECT for `absolute`, above \
@@ -30,8 +27,7 @@ pub static CHECK: Check = Check {
         |reason| "the hosts' starts, with what is not known of their clocks, lie {} of the window apart",
         percent(measured(reason))
     ),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let share = evidence.median(apart).filter(|share| *share > SUSPECT)?;

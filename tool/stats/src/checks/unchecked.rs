@@ -1,6 +1,6 @@
 //! Could everything be checked that the verdict depends on?
 
-use super::{Check, Evidence, Found, seen};
+use super::{Evidence, Found, seen};
 use crate::harm;
 use jostle_model::Remedy;
 use jostle_model::record::{Accounts, Claim, Run};
@@ -12,11 +12,8 @@ const MOST: usize = 0;
 /// they take 1 % of a CPU. The kernel counts them and does not time them.
 const INTERRUPTS_PER_S: f64 = 2_000.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "unchecked",
-    asks: "Could everything be looked at that the verdict rests on?",
-    unit: "questions",
+check! {
+    "unchecked" in "questions": "Could everything be looked at that the verdict rests on?";
     threshold: text!(
         "more than {MOST} of four questions open: how long our threads waited for a CPU, what \
          other processes did while our own waited for each other, whether the accounts \
@@ -30,8 +27,7 @@ pub static CHECK: Check = Check {
     advice: "use fewer workers than CPUs, the host's own PID namespace, or a kernel with \
              CONFIG_SCHED_INFO",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let accounts = || evidence.each(harm::accounts);
