@@ -62,7 +62,7 @@ impl From<Party> for Process {
 
 /// The wait of one thread.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Wait {
     /// Its process.
     pub pid: u32,

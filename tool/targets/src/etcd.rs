@@ -457,9 +457,8 @@ impl Lock for EtcdLock {
         }
         let request = LeaseRequest { id: self.lease };
         let revoked: Result<Empty, Failure> = self.channel.call(REVOKE, &request, false);
-        revoked
-            .map(drop)
-            .map_err(|failure| failed("LeaseRevoke", &failure))
+        let revoked = revoked.map(drop);
+        revoked.map_err(|failure| failed("LeaseRevoke", &failure))
     }
 }
 

@@ -24,9 +24,8 @@ impl Target for PosixSem {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<PosixSem> {
-        Semaphores::new(setup.keys, 1)
-            .map(PosixSem)
-            .map_err(no_memory)
+        let new = Semaphores::new(setup.keys, 1).map(PosixSem);
+        new.map_err(no_memory)
     }
 
     fn join(&self, _worker: usize) -> Result<PosixSem> {

@@ -1,18 +1,12 @@
 //! `pthread-pi`: the C library's mutex with priority inheritance.
 
-use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities, capabilities};
-use crate::{Setup, SetupError, Target};
-use jostle_sys::pthread::{MutexKind, Mutexes};
+use crate::mutex::mutexes;
+use crate::prelude::*;
+use jostle_sys::pthread::MutexKind;
 
-/// The mutexes.
-#[derive(Debug)]
-pub(crate) struct PthreadPi(Mutexes);
-
-impl Target for PthreadPi {
-    type Lock = MutexLock;
-
-    const ENTRY: Entry = Entry {
+mutexes! {
+    /// The mutexes.
+    PthreadPi, MutexKind::PriorityInheritance, Entry {
         name: "pthread-pi",
         family: Family::Memory,
         summary: "a process-shared pthread mutex with priority inheritance",
@@ -23,13 +17,5 @@ impl Target for PthreadPi {
                   2.35.",
         lock: capabilities!(LockCapabilities::TIMED; fifo),
         ..Entry::PLAIN
-    };
-
-    fn prepare(setup: &Setup<'_>) -> Result<PthreadPi, SetupError> {
-        mutex::prepare(setup, MutexKind::PriorityInheritance).map(PthreadPi)
-    }
-
-    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
-        Ok(MutexLock::new(&self.0))
     }
 }

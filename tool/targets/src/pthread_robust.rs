@@ -1,18 +1,12 @@
 //! `pthread-robust`: the C library's mutex that survives its owner.
 
-use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities, capabilities};
-use crate::{Setup, SetupError, Target};
-use jostle_sys::pthread::{MutexKind, Mutexes};
+use crate::mutex::mutexes;
+use crate::prelude::*;
+use jostle_sys::pthread::MutexKind;
 
-/// The mutexes.
-#[derive(Debug)]
-pub(crate) struct PthreadRobust(Mutexes);
-
-impl Target for PthreadRobust {
-    type Lock = MutexLock;
-
-    const ENTRY: Entry = Entry {
+mutexes! {
+    /// The mutexes.
+    PthreadRobust, MutexKind::Robust, Entry {
         name: "pthread-robust",
         family: Family::Memory,
         summary: "a process-shared robust pthread mutex, which tells of a dead owner",
@@ -21,13 +15,5 @@ impl Target for PthreadRobust {
                   mutex consistent.",
         lock: capabilities!(LockCapabilities::TIMED; survives_owner),
         ..Entry::PLAIN
-    };
-
-    fn prepare(setup: &Setup<'_>) -> Result<PthreadRobust, SetupError> {
-        mutex::prepare(setup, MutexKind::Robust).map(PthreadRobust)
-    }
-
-    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
-        Ok(MutexLock::new(&self.0))
     }
 }

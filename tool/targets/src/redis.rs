@@ -286,10 +286,8 @@ impl<R: Recipe> Target for RedisTarget<R> {
             let number = |name| info_figure(&info, name).map(Sign::from);
             let since = |logged| self.slowest(&mut client, logged);
             // An empty log may be one that is not kept.
-            let slowest = self
-                .logged
-                .and_then(since)
-                .filter(|slowest| slowest.last >= 0);
+            let slowest = self.logged.and_then(since);
+            let slowest = slowest.filter(|slowest| slowest.last >= 0);
             let slow_ms = slowest.as_ref().map(|slowest| slowest.ms);
             let command = slowest.filter(|slowest| slowest.ms > 0);
             let wall_us = info_figure(&info, "server_time_usec");

@@ -122,9 +122,8 @@ impl Target for Etcd {
             (None, None) => return Err(NoSigns::Silent(silent.join(", "))),
             _ => {}
         }
-        let leader = told
-            .as_ref()
-            .map(|told| format!("{:x}", told.leader).into());
+        let leader = told.as_ref();
+        let leader = leader.map(|told| format!("{:x}", told.leader).into());
         let header = told.and_then(|told| told.header);
         let life = header.map(|header| format!("cluster {:x}", header.cluster_id).into());
         Ok(signs::known([

@@ -218,9 +218,8 @@ impl Exchange<'_> {
                 message_of(|out| frontend::password_message(hash.as_bytes(), out))
             }
             auth::SASL => {
-                let has = rest
-                    .split(|byte| *byte == 0)
-                    .any(|m| m == SCRAM_SHA_256.as_bytes());
+                let mut words = rest.split(|byte| *byte == 0);
+                let has = words.any(|m| m == SCRAM_SHA_256.as_bytes());
                 if !has {
                     return Err(unknown());
                 }

@@ -250,10 +250,8 @@ impl ZookeeperWire {
         let own = self.nodes[self.key].sequence;
         let mut path = Vec::new();
         self.stem(self.key, &mut path);
-        let at = path
-            .iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or(0, |at| at + 1);
+        let mut at = path.iter();
+        let at = at.rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let mut stray = None;
         let read = Reader(body).strings(|name| {
             let is_ours = name.starts_with(&path[at..]);
