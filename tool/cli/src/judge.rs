@@ -325,21 +325,14 @@ fn exit_code(limit: Limit, required: Option<Limit>) -> u8 {
 /// Options that these results do not have, other results beside them, and whatever the
 /// system says.
 pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Result<u8, Failure> {
-    if !alone {
-        return Err(Failure::Usage(
-            "results of `jostle judge` stand beside no others: report them by themselves"
-                .to_owned(),
-        ));
-    }
-    if report.tidy {
-        return Err(Failure::Usage(
-            "results of `jostle judge` have one form of csv: leave --tidy out".to_owned(),
-        ));
-    }
-    if report.card.is_some() {
-        return Err(Failure::Usage(
-            "results of `jostle judge` have no card; --figures writes their figures".to_owned(),
-        ));
+    let refused = match () {
+        () if !alone => Some("stand beside no others: report them by themselves"),
+        () if report.tidy => Some("have one form of csv: leave --tidy out"),
+        () if report.card.is_some() => Some("have no card; --figures writes their figures"),
+        () => None,
+    };
+    if let Some(why) = refused {
+        return Err(Failure::Usage(format!("results of `jostle judge` {why}")));
     }
     let page = html::reserve(report.html.as_deref())?;
     let texts: Vec<String> = found

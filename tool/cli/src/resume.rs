@@ -236,11 +236,8 @@ fn first_missing(set: &ResultSet, points: &[(&str, At)]) -> u32 {
     let last = set.runs.iter().map(|run| run.block).max().unwrap_or(0);
     let made = |(target, at): &(&str, At)| {
         let whole = |run: &&Run| !run.around.errors.contains_key(BROKE_OFF);
-        let mut of_last = set
-            .runs
-            .iter()
-            .filter(|run| run.block == last)
-            .filter(whole);
+        let runs = set.runs.iter();
+        let mut of_last = runs.filter(|run| run.block == last).filter(whole);
         of_last.any(|run| run.target == *target && run.at == *at)
     };
     let sweeps = set.experiment.plan.workload == Workload::Connect;

@@ -31,11 +31,8 @@ fn typed(entry: &Entry) -> String {
     let argument = entry
         .argument
         .map_or_else(String::new, |argument| format!("[:{argument}]"));
-    let aliases: String = entry
-        .aliases
-        .iter()
-        .map(|alias| format!(", {alias}"))
-        .collect();
+    let aliases = entry.aliases.iter();
+    let aliases: String = aliases.map(|alias| format!(", {alias}")).collect();
     format!("{}{argument}{aliases}", entry.name)
 }
 
@@ -54,20 +51,15 @@ fn traits(family: Family) -> Vec<Trait> {
 
 /// For the terminal.
 pub(crate) fn text() -> String {
-    let width = all()
-        .map(|entry| typed(entry).chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = all().map(|entry| typed(entry).chars().count());
+    let width = width.max().unwrap_or(0);
     let mut text = String::new();
     for family in Family::ALL {
         text += &format!("{}\n", family.heading());
         for entry in of(family) {
             text += &format!("  {:<width$}  {}\n", typed(entry), entry.summary);
-            let can: Vec<&str> = traits(family)
-                .iter()
-                .filter(|(_, has)| has(entry))
-                .map(|(name, _)| *name)
-                .collect();
+            let can = traits(family).into_iter().filter(|(_, has)| has(entry));
+            let can: Vec<&str> = can.map(|(name, _)| name).collect();
             if !traits(family).is_empty() {
                 text += &format!("  {:<width$}  [{}]\n", "", can.join(", "));
             }

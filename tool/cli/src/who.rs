@@ -62,12 +62,8 @@ pub(crate) fn who(asked: &Who) -> Result<u8, Failure> {
 /// Without what changes as time passes.
 fn ageless(mut answer: Answer) -> Answer {
     let waits = answer.waits.iter_mut().flat_map(|wait| &mut wait.owners);
-    for party in answer
-        .holders
-        .iter_mut()
-        .chain(&mut answer.waiters)
-        .chain(waits)
-    {
+    let chain = answer.holders.iter_mut().chain(&mut answer.waiters);
+    for party in chain.chain(waits) {
         (party.since_ms, party.left_ms, party.state) = (None, None, None);
     }
     answer

@@ -66,10 +66,8 @@ pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
 
 /// A check's reason about a run.
 pub(super) fn reason<'a>(run: &'a Run, check: &str) -> Option<&'a Reason> {
-    run.verdict
-        .reasons
-        .iter()
-        .find(|reason| reason.check == check)
+    let mut reasons = run.verdict.reasons.iter();
+    reasons.find(|reason| reason.check == check)
 }
 
 /// A figure that the specimen noted; 0 where it noted none.

@@ -42,11 +42,8 @@ fn judge(delayed: &[&Run], null: &[&Run]) -> Trial {
     let found: Vec<f64> = delayed.iter().filter_map(|run| mean_wait(run)).collect();
     let control: Vec<f64> = null.iter().filter_map(|run| mean_wait(run)).collect();
     // Run by run, so that a run that was disturbed does not hide in a median.
-    let apart: Vec<f64> = found
-        .iter()
-        .zip(&truths)
-        .map(|(found, truth)| found - truth)
-        .collect();
+    let apart = found.iter().zip(&truths);
+    let apart: Vec<f64> = apart.map(|(found, truth)| found - truth).collect();
     let whole = !delayed.is_empty() && [truths.len(), found.len()] == [delayed.len(); 2];
     let said = match (whole, median(&truths), median(&apart), median(&control)) {
         (true, Some(truth), Some(apart), Some(control)) => {

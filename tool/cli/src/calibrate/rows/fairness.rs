@@ -74,11 +74,8 @@ fn figures(counts: &[u64], test: &DispersionTest) -> String {
 }
 
 pub(super) fn queue(run: &Run, counts: &[u64], test: &DispersionTest) -> Trial {
-    let spread = counts
-        .iter()
-        .max()
-        .zip(counts.iter().min())
-        .map_or(0, |(max, min)| max - min);
+    let spread = counts.iter().max().zip(counts.iter().min());
+    let spread = spread.map_or(0, |(max, min)| max - min);
     let truth = noted(run, "granted_max") - noted(run, "granted_min");
     let said = if truth > AT_THE_EDGES as f64 {
         cannot_tell("workers came to the lock too late for a queue to serve them evenly")

@@ -33,9 +33,8 @@ fn judge_slow(slow: &[&Run], quick: &[&Run]) -> Trial {
     let truth = slept / total(slow, |run| noted(run, "answered"));
     let (found, control) = (each_ns(slow), each_ns(quick));
     let busy = slow.iter().flat_map(|run| &run.thread_loads);
-    let busy = busy
-        .map(|generator| generator.busy_share)
-        .fold(0.0, f64::max);
+    let busy = busy.map(|generator| generator.busy_share);
+    let busy = busy.fold(0.0, f64::max);
     let blamed = slow.iter().any(|run| {
         reason(run, "generator").is_some() || run.verdict.limited_by == Some(LimitedBy::Generator)
     });
