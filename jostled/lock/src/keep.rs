@@ -135,10 +135,8 @@ impl Keeper<'_> {
             .args(&words[1..])
             .env("JOSTLE_LOCK_TOKEN", tokens.join(" "));
         let (wrapper, page, on_loss) = (getpid(), &self.page, self.options.on_loss);
-        let terminal = self
-            .terminal
-            .as_ref()
-            .filter(|it| tcgetpgrp(it) == Ok(getpgrp()));
+        let terminal = self.terminal.as_ref();
+        let terminal = terminal.filter(|it| tcgetpgrp(it) == Ok(getpgrp()));
         let child = self.forker.fork(|| {
             let _ = leave_group();
             let own = getpid();

@@ -324,10 +324,8 @@ impl<'a> Sweep<'a> {
     fn stopped(&mut self) -> Result<(String, String, u64)> {
         let deadline = self.context.clock.now() + SETTLE_NS;
         let working = |sweep: &Sweep<'_>| {
-            let mut clients = sweep
-                .alive
-                .values()
-                .filter(|(kind, _)| *kind == Role::Client);
+            let alive = sweep.alive.values();
+            let mut clients = alive.filter(|(kind, _)| *kind == Role::Client);
             clients.any(|(_, number)| sweep.board.own(*number, Own::Working) != 0)
         };
         while working(self) && self.context.clock.now() < deadline {
@@ -359,10 +357,8 @@ impl<'a> Sweep<'a> {
         let asked = self.board.get(Count::Report) + 1;
         self.board.set(Count::Report, asked);
         let silent = |sweep: &Sweep<'_>| {
-            let mut servers = sweep
-                .alive
-                .values()
-                .filter(|(kind, _)| *kind == Role::Server);
+            let alive = sweep.alive.values();
+            let mut servers = alive.filter(|(kind, _)| *kind == Role::Server);
             servers.any(|(_, number)| {
                 sweep.board.own(*number, Own::Working) != 0
                     && sweep.board.own(*number, Own::Reported) != asked

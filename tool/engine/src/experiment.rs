@@ -205,22 +205,13 @@ pub fn run(
     };
     let stop = course.go(environment).err();
     let end = course.end(stop);
-    let Course {
-        experiment,
-        session,
-        resumed,
-        runs,
-        fits,
-        concessions,
-        ..
-    } = course;
     Outcome {
-        experiment,
-        scheduled: session.scheduled,
-        resumed,
-        runs,
-        fits,
-        concessions,
+        experiment: course.experiment,
+        scheduled: course.session.scheduled,
+        resumed: course.resumed,
+        runs: course.runs,
+        fits: course.fits,
+        concessions: course.concessions,
         end,
     }
 }

@@ -385,11 +385,8 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             "{name} is no lock; connections are opened by `jostle connect {name}`";
     }
     let which = |can: fn(&jostle_targets::Entry) -> bool| -> String {
-        let names: Vec<&str> = jostle_targets::TABLE
-            .iter()
-            .filter(|entry| can(entry))
-            .map(|entry| entry.name)
-            .collect();
+        let names = jostle_targets::TABLE.iter().filter(|entry| can(entry));
+        let names: Vec<&str> = names.map(|entry| entry.name).collect();
         names.join(", ")
     };
     if plan.workload.facts().session_each {
@@ -452,10 +449,8 @@ fn check_pipeline(
             "{name} takes one request at a time; --pipeline works with: {}",
             which(|e| e.lock.pipeline);
     }
-    let several = plan
-        .workers
-        .as_ref()
-        .is_some_and(|list| list.0.iter().any(|w| *w > 1));
+    let workers = plan.workers.as_ref();
+    let several = workers.is_some_and(|list| list.0.iter().any(|w| *w > 1));
     // Without a queue a taken lock is refused, and the requests behind it are
     // on their way already.
     refuse_where! {

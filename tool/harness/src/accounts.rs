@@ -405,10 +405,8 @@ fn reaped(looks: [&Look; 3], edges: [&Census; 2]) -> BTreeMap<u32, u64> {
         }
     }
     let each = after.identities.iter().map(|(pid, identity)| {
-        let known = before
-            .identities
-            .get(pid)
-            .map_or(0, |known| known.reaped_ns);
+        let known = before.identities.get(pid);
+        let known = known.map_or(0, |known| known.reaped_ns);
         let less = known + earlier.get(pid).copied().unwrap_or(0);
         (*pid, identity.reaped_ns.saturating_sub(less))
     });

@@ -226,10 +226,8 @@ impl Kin {
     /// The processes of an owner.
     pub(super) fn of(&self, whose: Whose) -> Vec<u32> {
         let members = self.members.iter();
-        members
-            .filter(|(_, member)| member.whose == whose)
-            .map(|(pid, _)| *pid)
-            .collect()
+        let members = members.filter(|(_, member)| member.whose == whose);
+        members.map(|(pid, _)| *pid).collect()
     }
 
     /// Other processes, dead ones too, with their names and CPU time, largest first.

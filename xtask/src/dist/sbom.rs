@@ -114,11 +114,8 @@ fn components(tree: &BTreeSet<String>, sums: &BTreeMap<String, String>) -> Resul
         });
         if !license.is_empty() {
             // Some crates still separate by a slash, as cargo once allowed.
-            let expression = license
-                .split('/')
-                .map(str::trim)
-                .collect::<Vec<_>>()
-                .join(" OR ");
+            let words = license.split('/');
+            let expression = words.map(str::trim).collect::<Vec<_>>().join(" OR ");
             component["licenses"] = json!([{ "expression": expression }]);
         }
         if let Some(sum) = sums.get(&format!("{name} {version}")) {

@@ -212,14 +212,9 @@ fn grid(between: &str, widths: &[isize], headings: &str, rows: impl Iterator<Ite
 
 /// Where and with which jostle something was measured.
 fn machine(environment: &Environment) -> String {
-    let Environment {
-        cpu_model,
-        kernel,
-        cores,
-        jostle,
-        ..
-    } = environment;
-    format!("{cpu_model}, {kernel}, {cores} cores, jostle {jostle}")
+    let (model, kernel) = (&environment.cpu_model, &environment.kernel);
+    let (cores, jostle) = (environment.cores, &environment.jostle);
+    format!("{model}, {kernel}, {cores} cores, jostle {jostle}")
 }
 
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
@@ -341,11 +336,8 @@ impl Required {
 }
 
 fn print(rows: &[Row]) -> anyhow::Result<()> {
-    let width = rows
-        .iter()
-        .map(|row| row.what.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = rows.iter();
+    let width = width.map(|row| row.what.chars().count()).max().unwrap_or(0);
     println!(
         "{:width$}  {:>11}  {:>7}  {:>14}  required  ",
         "", "count", "share", "95 % bounds"

@@ -58,9 +58,8 @@ fn affordable(runs: usize, budget: Nanos) -> bool {
 /// the most workers.
 fn fullest(points: &[(usize, At)], target: usize) -> Option<At> {
     let of_target = points.iter().filter(|(of, _)| *of == target);
-    of_target
-        .map(|(_, at)| *at)
-        .max_by_key(|at| (at.generators, at.workers))
+    let of_target = of_target.map(|(_, at)| *at);
+    of_target.max_by_key(|at| (at.generators, at.workers))
 }
 
 #[cfg(test)]

@@ -155,9 +155,8 @@ impl Course<'_, '_> {
         sunk.map_err(Stop::Sink)?;
         let closed = closed.map_err(Stop::Keeper)?;
         for closing in record::closings(&curve, &closed) {
-            let run = self.runs[first..]
-                .iter_mut()
-                .find_map(|run| closing.add_to(run).then_some(()));
+            let mut run = self.runs[first..].iter_mut();
+            let run = run.find_map(|run| closing.add_to(run).then_some(()));
             if run.is_some() {
                 self.sink(Record::Closing(Box::new(closing)))?;
             }

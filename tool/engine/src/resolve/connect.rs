@@ -96,9 +96,8 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             "{name}: a path is bound once; --accept reuseport works with: tcp";
     }
     let place = spec.argument.as_deref().unwrap_or("//127.");
-    let local = ["//127.", "//localhost:"]
-        .iter()
-        .any(|here| place.starts_with(here));
+    let mut local = ["//127.", "//localhost:"].iter();
+    let local = local.any(|here| place.starts_with(here));
     let bound = [
         (many(&plan.sources), "--sources"),
         (plan.bind_no_port.is_some(), "--bind-no-port"),

@@ -52,11 +52,8 @@ fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
 
 /// Each listed number must give each host another connection.
 fn check_listed(plan: &Plan, hosts: u64) -> Result<(), UsageError> {
-    let open: BTreeSet<u64> = plan
-        .open
-        .iter()
-        .flat_map(|list| list.0.iter().copied())
-        .collect();
+    let open = plan.open.iter();
+    let open: BTreeSet<u64> = open.flat_map(|list| list.0.iter().copied()).collect();
     let before = std::iter::once(0).chain(open.iter().copied());
     match before
         .zip(open.iter().copied())
@@ -199,10 +196,8 @@ fn kinds_apart(resolved: &Resolved) -> Vec<String> {
 }
 
 fn is_loopback(spec: &Spec) -> bool {
-    let place = spec
-        .argument
-        .as_deref()
-        .and_then(|text| text.strip_prefix("//"));
+    let argument = spec.argument.as_deref();
+    let place = argument.and_then(|text| text.strip_prefix("//"));
     let place = place.unwrap_or_default();
     ["127.", "localhost", "[::1]"]
         .iter()

@@ -60,17 +60,12 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     // What makes no sense for any target is not in the plan; this one does, elsewhere.
     let over_tcp = |spec: &&Spec| spec.argument.is_none() && spec.entry.is_over_tcp();
     let chosen = !resolved.given.iter().any(|option| option == "--fault");
-    let uncut = resolved
-        .specs
-        .iter()
-        .find(over_tcp)
-        .filter(|_| chosen && !link::may_cut());
+    let mut specs = resolved.specs.iter();
+    let uncut = specs.find(over_tcp).filter(|_| chosen && !link::may_cut());
     let uncut = uncut.map(|spec| format!("cut is left out: {}", why(Fault::Cut, spec)));
     let left_out = faults.flat_map(|fault| {
-        let without = resolved
-            .specs
-            .iter()
-            .filter(|spec| !makes_sense(*fault, spec));
+        let specs = resolved.specs.iter();
+        let without = specs.filter(|spec| !makes_sense(*fault, spec));
         without.map(move |spec| {
             let why = why(*fault, spec);
             format!("{fault} is left out of {}: {why}", spec.typed)

@@ -108,10 +108,8 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
 }
 
 fn examples() -> String {
-    let names: Vec<&str> = jostle_targets::REQUESTS
-        .iter()
-        .map(|target| target.entry.name)
-        .collect();
+    let names = jostle_targets::REQUESTS.iter();
+    let names: Vec<&str> = names.map(|target| target.entry.name).collect();
     format!("those that do: {}", names.join(", "))
 }
 

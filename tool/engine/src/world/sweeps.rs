@@ -75,9 +75,8 @@ pub(crate) fn split(order: &SweepOrder, ranks: usize) -> Vec<Option<SweepOrder>>
         },
         ..order.clone()
     };
-    (0..ranks)
-        .map(|rank| (rank < hosts).then(|| part(rank)))
-        .collect()
+    let all = (0..ranks).map(|rank| (rank < hosts).then(|| part(rank)));
+    all.collect()
 }
 
 fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) -> Reached {
@@ -88,10 +87,8 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
     let ranked: Vec<(usize, &Reached)> = ranked().collect();
     let of_machines = || once(&ranked, |one, other| share(hosts, one, other));
     let of_networks = once(&ranked, |one, other| share_network(hosts, one, other));
-    let each: Vec<_> = ranked
-        .iter()
-        .map(|(rank, data)| (*rank, &data.around))
-        .collect();
+    let each = ranked.iter();
+    let each: Vec<_> = each.map(|(rank, data)| (*rank, &data.around)).collect();
     let took_ns = most(|one| one.took_ns);
     let stopped = ranked.iter().find_map(|(rank, one)| {
         let mut stopped = one.stopped.clone()?;

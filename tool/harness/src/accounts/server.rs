@@ -137,9 +137,8 @@ impl ServerProcesses {
             next += 1;
             let ours = std::process::id();
             let new = process::forked_by(pid).into_iter();
-            let new: Vec<u32> = new
-                .filter(|pid| *pid != ours && !family.contains(pid))
-                .collect();
+            let new = new.filter(|pid| *pid != ours && !family.contains(pid));
+            let new: Vec<u32> = new.collect();
             family.extend(new);
         }
         family

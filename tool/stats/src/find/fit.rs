@@ -46,11 +46,8 @@ impl Fit {
         let logs: Vec<(f64, [f64; SPREADS.len()])> = limits
             .map(|limit| (limit.exp(), SPREADS.map(|spread| likelihood(limit, spread))))
             .collect();
-        let most = logs
-            .iter()
-            .flat_map(|(_, of)| of)
-            .copied()
-            .fold(f64::MIN, f64::max);
+        let most = logs.iter().flat_map(|(_, of)| of);
+        let most = most.copied().fold(f64::MIN, f64::max);
         let cells = logs
             .iter()
             .map(|(rate, of)| (*rate, of.iter().map(|l| (l - most).exp()).sum()));

@@ -39,10 +39,8 @@ pub fn requests(objective: &Objective, role: Role) -> u64 {
     } else {
         BEYOND
     };
-    let needed = objective
-        .0
-        .iter()
-        .map(|goal| (beyond / goal.most()).round() as u64);
+    let needed = objective.0.iter();
+    let needed = needed.map(|goal| (beyond / goal.most()).round() as u64);
     needed.max().unwrap_or(0).max(LEAST_REQUESTS)
 }
 
@@ -140,11 +138,8 @@ impl Judged<'_> {
 
     /// Share of the requests that were sent late or not at all although a slot was free.
     fn sent_late(&self, goal: Goal) -> f64 {
-        let unsent = self
-            .run
-            .open_loop
-            .as_ref()
-            .map_or(0, |open| open.dropped_with_slot);
+        let open_loop = self.run.open_loop.as_ref();
+        let unsent = open_loop.map_or(0, |open| open.dropped_with_slot);
         let late = goal.within.map_or(0.0, |within| {
             self.longer("generator_lag_ns", LATE * within.0 as f64)
         });

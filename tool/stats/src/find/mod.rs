@@ -455,9 +455,8 @@ impl Next {
 /// Whether more looks at this load met it than missed it.
 fn votes(looks: impl Iterator<Item = (u64, bool)>, rate: u64) -> std::cmp::Ordering {
     let here = looks.filter(|(other, _)| *other == rate);
-    here.map(|(_, met)| if met { 1 } else { -1 })
-        .sum::<i64>()
-        .cmp(&0)
+    let all = here.map(|(_, met)| if met { 1 } else { -1 });
+    all.sum::<i64>().cmp(&0)
 }
 
 /// The purpose of each step, the next action, and the result so far.

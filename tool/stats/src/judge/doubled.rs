@@ -109,10 +109,8 @@ pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Double
     let pairs: Vec<[f64; 2]> = singles
         .filter_map(|single| Some([rate(single)?, rate(of(single.block, true)?)?]))
         .collect();
-    let each: Vec<(f64, f64)> = pairs
-        .iter()
-        .map(|[single, doubled]| (*single, *doubled))
-        .collect();
+    let each = pairs.iter();
+    let each: Vec<(f64, f64)> = each.map(|[single, doubled]| (*single, *doubled)).collect();
     let found = match at_looks {
         true => ratio::paired_at_look(&each)?,
         false => ratio::paired(&each)?,

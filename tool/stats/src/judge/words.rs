@@ -42,11 +42,8 @@ pub(super) fn no_port(line: &str) -> String {
 }
 
 pub(super) fn gone(window: &Window<'_>, share: f64) -> String {
-    let column = window
-        .watched
-        .server
-        .as_ref()
-        .and_then(|side| side.gone_s.as_ref());
+    let column = window.watched.server.as_ref();
+    let column = column.and_then(|side| side.gone_s.as_ref());
     let spans = column.into_iter().flatten().zip(&window.watched.end_s);
     let since = spans.clone().find(|(gone_s, _)| **gone_s > 0.0);
     let since_s = since.map_or(0.0, |(gone_s, end_s)| end_s - gone_s);
@@ -61,10 +58,8 @@ pub(super) fn throttled(side: &str, of: &Side, share: f64) -> String {
     let quota = of
         .quota_cpus
         .map_or(String::new(), |cpus| format!(" of {cpus} CPUs"));
-    let group = of
-        .quota_group
-        .as_ref()
-        .map_or(String::new(), |group| format!(" ({group})"));
+    let group = of.quota_group.as_ref();
+    let group = group.map_or(String::new(), |group| format!(" ({group})"));
     format!(
         "a CPU quota{quota}{group} kept the {side} from running for {} of the time",
         percent(share)
@@ -159,11 +154,8 @@ fn refusals(window: &Window<'_>) -> Option<String> {
     let network = window.watched.network.as_ref()?;
     let [overflows, again] =
         [&network.overflows, &network.syn_again].map(|column| window.sum(column));
-    let after: Vec<String> = network
-        .syn_again_after_s
-        .iter()
-        .map(f64::to_string)
-        .collect();
+    let syn_again_after_s = network.syn_again_after_s.iter();
+    let after: Vec<String> = syn_again_after_s.map(f64::to_string).collect();
     (overflows >= 1.0).then(|| {
         format!(
             "{}, {} s after one another: {}",
@@ -349,7 +341,8 @@ macro_rules! sentences {
 sentences! {
     too_short(window: &Window<'_>) = (
         "traffic was seen for {}, in {} looks: let the command run for {} or more",
-        seconds(window.wall_s), window.range.len(), seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s)));
+        seconds(window.wall_s), window.range.len(),
+        seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s)));
 
     no_connection_of_its_own(opened: f64, watched: &Watched) = (
         "none of the {opened:.0} connections that were opened meanwhile was seen to be the \
@@ -399,7 +392,8 @@ sentences! {
     downstream(peer: &Peer) = (
         "the server itself waited for {}: it has {} connection{} there, waiting for an answer in \
          {} of the looks",
-        peer.at, peer.connections, if peer.connections == 1 { "" } else { "s" }, percent(peer.waiting_share.unwrap_or(0.0)));
+        peer.at, peer.connections, if peer.connections == 1 { "" } else { "s" },
+        percent(peer.waiting_share.unwrap_or(0.0)));
 
     unread_at_server(unread: f64, open: f64, server: Busy<'_>) = (
         "requests lay unread at the server on {unread:.0} of {open:.0} connections, while its \

@@ -99,9 +99,8 @@ impl Load {
             .map(|(server, _)| beside::wait(server.address, waiters));
         let _waiting: Vec<_> = waiting.collect::<anyhow::Result<_>>()?;
         let read = started.iter().filter(|_| self.reads);
-        let _readers: Vec<_> = read
-            .map(|(_, metrics)| beside::Reader::start(*metrics))
-            .collect();
+        let _readers = read.map(|(_, metrics)| beside::Reader::start(*metrics));
+        let _readers: Vec<_> = _readers.collect();
         let words = self.words(&ground.scale)?;
         let mut words = format!("{words} {target} --as tasks --generator-threads 1");
         if started.is_none() {

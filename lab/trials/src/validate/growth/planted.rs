@@ -118,11 +118,8 @@ impl Planted {
         rng: &mut Rng,
     ) -> Planted {
         let runs = runs(&curve, noise, blocks, rng);
-        let samples = n
-            .iter()
-            .zip(runs)
-            .map(|(n, runs)| Sample { n: *n, runs })
-            .collect();
+        let samples = n.iter().zip(runs);
+        let samples = samples.map(|(n, runs)| Sample { n: *n, runs }).collect();
         Planted {
             truth: Truth::Knee,
             curve,

@@ -75,9 +75,8 @@ struct Usual {
 
 /// The generators that are asked for.
 fn generators(series: &Series) -> anyhow::Result<Vec<Generator>> {
-    let generators: Vec<Generator> = generators::all()
-        .filter(|each| series.has(each.name))
-        .collect();
+    let generators = generators::all().filter(|each| series.has(each.name));
+    let generators: Vec<Generator> = generators.collect();
     anyhow::ensure!(!generators.is_empty(), "no generator has that in its name");
     Ok(generators)
 }
@@ -100,10 +99,8 @@ pub(super) fn rows(series: &Series, short: bool) -> anyhow::Result<Vec<Row>> {
         let generators = generators(series)?;
         let bench = set_up(series, &generators)?;
         let plants = || Planted::all(&SIDES, &PLANTS, &DOSES);
-        let kinds: Vec<_> = generators
-            .iter()
-            .map(|each| (each.name, plants()))
-            .collect();
+        let kinds = generators.iter();
+        let kinds: Vec<_> = kinds.map(|each| (each.name, plants())).collect();
         let run_s = if short { RUN_S / 2 } else { RUN_S };
         let mut per_s = 0.0;
         chain::collect(

@@ -112,10 +112,8 @@ impl Linked for Judged<'_> {
 
 impl Judged<'_> {
     fn says(&self, check: &str) -> bool {
-        self.verdict
-            .reasons
-            .iter()
-            .any(|reason| reason.check == check)
+        let mut reasons = self.verdict.reasons.iter();
+        reasons.any(|reason| reason.check == check)
     }
 
     /// Whether the machine itself took part.

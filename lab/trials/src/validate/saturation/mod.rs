@@ -127,9 +127,8 @@ fn is_enough(runs: &[Run]) -> bool {
 
 /// Runs that were left alone by everybody.
 fn clean<'a>(judged: &'a [Judged<'a>]) -> impl Iterator<Item = &'a Judged<'a>> {
-    let alone = judged
-        .iter()
-        .filter(|judged| judged.run.link.planted.is_none());
+    let alone = judged.iter();
+    let alone = alone.filter(|judged| judged.run.link.planted.is_none());
     alone.filter(|judged| !judged.is_spoilt())
 }
 

@@ -47,11 +47,8 @@ impl Run<'_> {
         if !self.work.is_remote() || self.order.workers > FEW {
             return None;
         }
-        let own: BTreeSet<u64> = children
-            .alive
-            .keys()
-            .flat_map(|pid| sockets_of(*pid))
-            .collect();
+        let alive = children.alive.keys();
+        let own: BTreeSet<u64> = alive.flat_map(|pid| sockets_of(*pid)).collect();
         let wanted = Wanted {
             carried: true,
             ..Wanted::default()

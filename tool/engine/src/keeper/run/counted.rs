@@ -141,10 +141,8 @@ impl Run<'_> {
 
     /// Workers that will not be counted any more.
     fn lost(&self, children: &Children) -> usize {
-        let dead = children
-            .ended
-            .iter()
-            .flat_map(|(_, workers)| workers.clone());
+        let ended = children.ended.iter();
+        let dead = ended.flat_map(|(_, workers)| workers.clone());
         dead.filter(|worker| self.shared.page(*worker).get(Word::Finished) == 0)
             .count()
     }

@@ -232,30 +232,21 @@ impl<'a> Run<'a> {
         }
         self.context.note_ended(&mut children.others);
         let (driven, drained) = result?;
-        let Driven {
-            ramp_ns,
-            opened,
-            closed,
-            flagged,
-            peak,
-            keep,
-            during,
-        } = driven;
         let stood = self.still.has_looked();
         let looks = self.look_afterwards(&children);
         let (server, broken) = self.end_on_server(&children);
         let seen = Seen {
-            ramp_ns,
+            ramp_ns: driven.ramp_ns,
             // Workers that all died before the window's end left it early.
-            drain_ns: drained.saturating_sub(self.closes(flagged.1)),
-            opened,
-            closed,
-            flagged,
+            drain_ns: drained.saturating_sub(self.closes(driven.flagged.1)),
+            opened: driven.opened,
+            closed: driven.closed,
+            flagged: driven.flagged,
             children,
             server,
-            peak,
-            kept: keep.map(|keep| self.kept(&keep)),
-            during,
+            peak: driven.peak,
+            kept: driven.keep.map(|keep| self.kept(&keep)),
+            during: driven.during,
             coverage: self.queues.borrow().coverage(),
         };
         let mut data = super::collect::collect(

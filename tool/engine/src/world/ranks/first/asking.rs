@@ -28,10 +28,8 @@ impl<L: Link> First<L> {
         let now = clock::monotonic();
         let fresh = |bounds: Bounds| now.saturating_sub(bounds.at) < FRESH.as_nanos() as u64;
         let all = self.seats.iter().skip(1);
-        match all
-            .map(|seat| seat.clock)
-            .all(|clock| clock.is_some_and(fresh))
-        {
+        let mut all = all.map(|seat| seat.clock);
+        match all.all(|clock| clock.is_some_and(fresh)) {
             true => Ok(()),
             false => self.measure_clocks(round),
         }
