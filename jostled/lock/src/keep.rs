@@ -30,7 +30,7 @@ use crate::{Failure, code, guard, say};
 const RELEASE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
-    let server = Server::of(options)?;
+    let server = Server::from_options(options)?;
     let failed = |error| Failure::system("cannot prepare", error);
     let times = Times::new(options.ttl(), options.grace());
     let signals = Signals::listen().map_err(failed)?;

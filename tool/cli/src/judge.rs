@@ -229,7 +229,7 @@ impl Bench<'_> {
     /// Whether the latest run can be compared although nothing was seen of its connections.
     fn is_of_a_pair(&self) -> bool {
         let last = self.found.watched.last();
-        last.is_some_and(|last| last.exit == Some(0) && Run::of(last).is_some())
+        last.is_some_and(|last| last.exit == Some(0) && Run::from_watched(last).is_some())
     }
 
     /// Whether so many pairs are enough: at the [`looks`], unless `--repeat` fixes them.
@@ -239,7 +239,12 @@ impl Bench<'_> {
     }
 
     fn pairs(&self) -> Option<Doubled> {
-        let runs: Vec<Run> = self.found.watched.iter().filter_map(Run::of).collect();
+        let runs: Vec<Run> = self
+            .found
+            .watched
+            .iter()
+            .filter_map(Run::from_watched)
+            .collect();
         settle(&self.words, &runs, self.args.repeat.is_none())
     }
 

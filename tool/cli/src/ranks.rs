@@ -89,7 +89,7 @@ pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
         Joined::Other(code) => Place::Served(code),
         Joined::First(hosts) => Place::First(Box::new(Crew {
             clock,
-            world: World::of(keeper, hosts),
+            world: World::over(keeper, hosts),
             signals,
         })),
     })

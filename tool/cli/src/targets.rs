@@ -36,7 +36,7 @@ fn typed(entry: &Entry) -> String {
     format!("{}{argument}{aliases}", entry.name)
 }
 
-fn of(family: Family) -> impl Iterator<Item = &'static Entry> {
+fn in_family(family: Family) -> impl Iterator<Item = &'static Entry> {
     all().filter(move |entry| entry.family == family)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn text() -> String {
     let mut text = String::new();
     for family in Family::ALL {
         text += &format!("{}\n", family.heading());
-        for entry in of(family) {
+        for entry in in_family(family) {
             text += &format!("  {:<width$}  {}\n", typed(entry), entry.summary);
             let can = traits(family).into_iter().filter(|(_, has)| has(entry));
             let can: Vec<&str> = can.map(|(name, _)| name).collect();
@@ -97,7 +97,7 @@ pub(crate) fn markdown() -> String {
         text += "\n| --- | --- |";
         traits.iter().for_each(|_| text += " --- |");
         text += "\n";
-        for entry in of(family) {
+        for entry in in_family(family) {
             // A bar of a summary would end its cell.
             let summary = entry.summary.replace('|', "\\|");
             text += &format!("| `{}` | {summary} |", typed(entry));
@@ -106,7 +106,7 @@ pub(crate) fn markdown() -> String {
                 .for_each(|(_, has)| text += if has(entry) { " yes |" } else { " - |" });
             text += "\n";
         }
-        for entry in of(family) {
+        for entry in in_family(family) {
             text += &format!("\n### `{}`\n\n{}\n", entry.name, entry.details);
             if let Some(why) = entry.no_threads {
                 text += &format!("\nNot with `--as threads`: {why}.\n");

@@ -235,7 +235,7 @@ mod tests {
             command,
             breaks: "ends that process".to_owned(),
         };
-        let mut answer = Answer::of(vec![holder], vec![Party::default()]);
+        let mut answer = Answer::new(vec![holder], vec![Party::default()]);
         answer.free = vec![remedy("kill 7".to_owned()), remedy("x".repeat(90))];
         let expected = format!(
             "fcntl:f: held\n\
@@ -247,7 +247,7 @@ mod tests {
             "x".repeat(90)
         );
         assert_eq!(table("fcntl:f", &answer.noting("n")), expected);
-        let free = Answer::of(Vec::new(), Vec::new());
+        let free = Answer::new(Vec::new(), Vec::new());
         assert_eq!(table("flock:f", &free), "flock:f: nobody holds it\n");
     }
 }

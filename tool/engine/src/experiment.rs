@@ -246,7 +246,7 @@ impl Course<'_, '_> {
             return self.go_find(environment);
         }
         let (experiment, schedule) = match self.take_up()? {
-            Some(experiment) => (experiment, Schedule::of(&self.session.scheduled)),
+            Some(experiment) => (experiment, Schedule::from_record(&self.session.scheduled)),
             None => self.schedule(environment)?,
         };
         let blocks = self.blocks(&experiment, &self.resolved.points(), &schedule);

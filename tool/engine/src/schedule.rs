@@ -132,7 +132,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The schedule of an experiment that is resumed. Its plan has only the points that
     /// were kept.
-    pub(crate) fn of(scheduled: &Scheduled) -> Schedule {
+    pub(crate) fn from_record(scheduled: &Scheduled) -> Schedule {
         let timing = |times: &RunTimes| Timing {
             window: Nanos(times.window_ns),
             warmup: Nanos(times.warmup_ns),
@@ -145,7 +145,7 @@ impl Schedule {
         }
     }
 
-    /// As [`Schedule::of`] takes it.
+    /// As [`Schedule::from_record`] takes it.
     pub(crate) fn times(&self) -> Vec<RunTimes> {
         let kept = self.points.iter().flatten();
         let times = kept.map(|timing| RunTimes {

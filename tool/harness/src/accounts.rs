@@ -123,7 +123,7 @@ pub fn busy_ns() -> Option<u64> {
 impl Books {
     /// Before the first worker exists.
     pub fn open(order: &RunOrder, embedded: &[u32]) -> Books {
-        let server = ServerProcesses::of(order.server.as_ref(), &order.target, embedded);
+        let server = ServerProcesses::find(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
             ([_, ..], _) => ours([&order.cpus, &order.server_cpus]),
             // Somebody else's runs where it likes.

@@ -112,7 +112,7 @@ pub struct Answer {
 
 impl Answer {
     /// Held by these, or free if there are none.
-    pub fn of(holders: Vec<Party>, waiters: Vec<Party>) -> Answer {
+    pub fn new(holders: Vec<Party>, waiters: Vec<Party>) -> Answer {
         Answer {
             state: match holders.is_empty() {
                 true => State::Free,

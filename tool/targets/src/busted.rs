@@ -135,7 +135,7 @@ impl BustedLock {
     fn intrude(&self, key: usize, mode: Mode) {
         let (inside, _) = self.words(key);
         if excluded(inside.fetch_add(weight(mode), SeqCst), mode) {
-            add(&self.shared.tallies.of(self.worker)[PLANTED], 1);
+            add(&self.shared.tallies.of_worker(self.worker)[PLANTED], 1);
         }
     }
 

@@ -56,7 +56,7 @@ impl Target for Consul {
     const ENTRY: Entry = Entry {
         name: "consul",
         check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
-        reach: |place, file| Server::of(named(place, file)?)?.leader().map(drop),
+        reach: |place, file| Server::new(named(place, file)?)?.leader().map(drop),
         program: Some(&PROGRAM),
         summary: "Consul by its library's recipe: a session acquires a key, waiters watch the key",
         details: "Without an address, a server launched for the run, where the program consul is \
@@ -84,7 +84,7 @@ impl Target for Consul {
             // A server that jostle launched knows no token.
             login.own = Credentials::default();
         }
-        let server = Server::of(login)?;
+        let server = Server::new(login)?;
         server.leader()?;
         Ok(Consul {
             version: server.version(),
@@ -185,7 +185,7 @@ struct Server {
 }
 
 impl Server {
-    fn of(login: Login) -> Result<Server> {
+    fn new(login: Login) -> Result<Server> {
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
@@ -310,6 +310,6 @@ impl LaunchRecipe for Launch {
             own: Credentials::default(),
             ..ground.login(None)
         };
-        Server::of(login)?.leader().map(drop)
+        Server::new(login)?.leader().map(drop)
     }
 }

@@ -133,7 +133,7 @@ fn parse(argument: Option<&str>) -> Result<Nanos, String> {
 
 impl TimedLock {
     fn note(&self, took: u64) {
-        let given = self.given.of(self.worker);
+        let given = self.given.of_worker(self.worker);
         let min = given[MIN].load(Relaxed);
         add(&given[COUNT], 1);
         add(&given[SUM], took);

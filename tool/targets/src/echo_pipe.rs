@@ -27,7 +27,7 @@ impl Target for EchoPipe {
 
     fn prepare(setup: &Setup<'_>) -> Result<EchoPipe, SetupError> {
         let words = setup.launcher.answering_program();
-        Ok(EchoPipe(Pipe::of(words, setup)))
+        Ok(EchoPipe(Pipe::new(words, setup)))
     }
 
     fn join(&self, worker: usize) -> Result<PipeLock, SetupError> {

@@ -195,7 +195,7 @@ impl EtcdLock {
                 create_revision: Some(0),
             }],
             success: vec![op(Request::Put(put)), oldest()],
-            failure: vec![op(Request::Range(of(own))), oldest()],
+            failure: vec![op(Request::Range(exactly(own))), oldest()],
         };
         let answer: TxnResponse = self.ask("Txn", TXN, &request, false)?;
         let first = |nth: usize| -> Option<&KeyValue> {
@@ -224,7 +224,7 @@ impl EtcdLock {
     /// Whether our key still exists: it may have been deleted with our lease while we
     /// waited.
     fn is_there(&self, key: usize) -> Result<bool, CallError> {
-        let found: RangeResponse = self.ask("Range", RANGE, &of(self.own(key)), false)?;
+        let found: RangeResponse = self.ask("Range", RANGE, &exactly(self.own(key)), false)?;
         Ok(!found.kvs.is_empty())
     }
 
@@ -333,7 +333,7 @@ enum Waited {
 }
 
 /// Of one key.
-fn of(key: Vec<u8>) -> RangeRequest {
+fn exactly(key: Vec<u8>) -> RangeRequest {
     RangeRequest {
         key,
         ..RangeRequest::default()

@@ -62,14 +62,14 @@ pub(crate) struct Exec {
 
 impl Exec {
     fn prepare(setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
-        Exec::of(command::found(NAME, setup.base.argument)?, setup)
+        Exec::new(command::found(NAME, setup.base.argument)?, setup)
     }
 
     /// Starts the program of these words.
     ///
     /// # Errors
     /// In words for the user.
-    pub(crate) fn of(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
+    pub(crate) fn new(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
         let nowhere = Path::new("/dev/null");
         let output = setup.output.unwrap_or(nowhere);
         let open = |path: &Path, options: &mut std::fs::OpenOptions| {

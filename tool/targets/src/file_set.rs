@@ -109,7 +109,7 @@ impl FileSet {
 
     /// The descriptor of one file alone.
     pub(crate) fn session(&self, worker: usize, key: usize) -> Result<Opened, CallError> {
-        let paths = self.of(worker);
+        let paths = self.paths_of_worker(worker);
         let mut files: Vec<Option<OwnedFd>> = paths.iter().map(|_| None).collect();
         let opened = files::open(&paths[key], self.writable);
         files[key] = Some(opened.map_err(|errno| CallError::new("open", errno))?);
@@ -123,7 +123,7 @@ impl FileSet {
 
     /// One worker's own descriptors.
     pub(crate) fn join(&self, worker: usize) -> Result<Opened> {
-        let paths = self.of(worker);
+        let paths = self.paths_of_worker(worker);
         let open = |text: &CString| {
             let opened = (!self.open_each).then(|| files::open(text, self.writable));
             opened
@@ -138,7 +138,7 @@ impl FileSet {
         })
     }
 
-    fn of(&self, worker: usize) -> &Arc<[CString]> {
+    fn paths_of_worker(&self, worker: usize) -> &Arc<[CString]> {
         &self.paths[worker % self.paths.len()]
     }
 }

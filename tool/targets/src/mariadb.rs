@@ -60,7 +60,7 @@ impl Target for Mariadb {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Mariadb> {
-        let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+        let (login, pid) = setup.server(named, &Launch::with_room(setup), Some(OWNER))?;
         let (mut client, version) = session::open(&login)?;
         // The workers, and who asks for the holders.
         has_room(&mut client, setup.workers + 1)?;
@@ -167,7 +167,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
+    fn with_room(setup: &Setup<'_>) -> Launch {
         Launch {
             connections: setup.workers + SPARE_CONNECTIONS,
         }

@@ -126,7 +126,7 @@ impl Target for Memcached {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Memcached> {
-        let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+        let (login, pid) = setup.server(named, &Launch::with_room(setup), Some(OWNER))?;
         let told = stats(&login)?;
         has_room(&told, setup.workers)?;
         let least_s = if setup.kept { LEAST_KEPT_S } else { 1 };

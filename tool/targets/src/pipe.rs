@@ -47,7 +47,7 @@ pub(crate) struct PipeLock {
 
 impl Pipe {
     /// Locks by the program of these words.
-    pub(crate) fn of(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
+    pub(crate) fn new(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
         Pipe {
             words,
             workers: setup.workers,
@@ -123,7 +123,7 @@ impl Target for Pipe {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Pipe, SetupError> {
-        Ok(Pipe::of(command::found(NAME, setup.argument)?, setup))
+        Ok(Pipe::new(command::found(NAME, setup.argument)?, setup))
     }
 
     fn join(&self, worker: usize) -> Result<PipeLock, SetupError> {

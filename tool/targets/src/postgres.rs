@@ -74,7 +74,7 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Advisory<POLLED>> {
-        let (mut login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+        let (mut login, pid) = setup.server(named, &Launch::with_room(setup), Some(OWNER))?;
         login.path = pid.map(|_| DATABASE.to_owned()).or(login.path);
         let mut opened = session::open(&login)?;
         if pid.is_none() {
@@ -206,7 +206,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
+    fn with_room(setup: &Setup<'_>) -> Launch {
         /// The server's room for locks where nothing is said (max_locks_per_transaction).
         const USUAL_LOCKS: usize = 64;
         let connections = setup.workers + SPARE_CONNECTIONS;

@@ -226,7 +226,7 @@ impl Kept {
         let place = Place::read(setup.base.argument).map_err(SetupError)?;
         Ok(Kept {
             address: place.engine("procd", setup)?,
-            procedure: Word::of(&place.procedure),
+            procedure: Word::from_text(&place.procedure),
             token: token(),
             timeout: setup.timeout,
         })
@@ -390,7 +390,7 @@ impl Thin {
             place.procedure,
         ];
         Ok(Thin {
-            exec: Exec::of(words.into(), setup)?,
+            exec: Exec::new(words.into(), setup)?,
             address,
         })
     }
@@ -484,7 +484,7 @@ mod tests {
             });
             let kept = Kept {
                 address,
-                procedure: Word::of("/a?{n}&{worker}"),
+                procedure: Word::from_text("/a?{n}&{worker}"),
                 token: Some("s3cret".to_owned()),
                 timeout: Duration::from_secs(120),
             };

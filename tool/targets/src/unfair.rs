@@ -258,7 +258,7 @@ impl UnfairLock {
     }
 
     fn granted(&self) -> Outcome {
-        add(&self.shared.tallies.of(self.worker)[GRANTED], 1);
+        add(&self.shared.tallies.of_worker(self.worker)[GRANTED], 1);
         Outcome::Granted
     }
 
@@ -269,7 +269,7 @@ impl UnfairLock {
         let began = self.shared.key(key).released_ns.load(Relaxed);
         let took_ns = clock::monotonic().saturating_sub(began);
         if let Some(took_ns) = self.last_handoff_ns.replace(Some(took_ns)) {
-            let tally = self.shared.tallies.of(self.worker);
+            let tally = self.shared.tallies.of_worker(self.worker);
             add(&tally[HANDOFFS], 1);
             add(&tally[HANDOFFS_NS], took_ns);
         }
@@ -357,7 +357,7 @@ impl Lock for UnfairLock {
         }
         futex::unlock(memory.inner);
         if let Some(worker) = next {
-            add(&self.shared.tallies.of(self.worker)[HANDED], 1);
+            add(&self.shared.tallies.of_worker(self.worker)[HANDED], 1);
             futex::wake(self.shared.sleeper(worker), 1);
         }
         Ok(())

@@ -114,7 +114,7 @@ fn peaks(seeds: u64) -> Vec<Row> {
             };
             let curve = WORKERS.iter().map(|n| cost(*n)).collect();
             let mut rng = Rng::stream(SEED, *seed);
-            let planted = Planted::of(curve, Noise::Clean, &WORKERS, 6, &mut rng);
+            let planted = Planted::sampled(curve, Noise::Clean, &WORKERS, 6, &mut rng);
             peak(&planted.samples).is_some()
         };
         (0..seeds).filter(claimed).count() as u64

@@ -5,11 +5,11 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
-/// Rows of a table, each as [`Row::of`] takes it, with a note behind `=>` where it has one; or those
-/// that were counted already.
+/// Rows of a table, each as [`Row::counting`] takes it, with a note behind `=>` where it has one;
+/// or those that were counted already.
 macro_rules! rows {
     ($($what:expr, $trials:expr, $is:expr, $required:expr $(=> $note:expr)?;)+) => {
-        vec![$($crate::validate::Row::of($what, $trials, $is, $required)$(.noting($note))?),+]
+        vec![$($crate::validate::Row::counting($what, $trials, $is, $required)$(.noting($note))?),+]
     };
     ($($what:literal: $count:expr; of $trials:expr; $required:expr,)+) => {
         vec![$($crate::validate::Row::counted($what, $count as u64, $trials as u64, $required)),+]
@@ -268,7 +268,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// Those of the trials for which this is so.
-    fn of<T>(
+    fn counting<T>(
         what: impl Into<String>,
         trials: impl IntoIterator<Item = T>,
         is: impl Fn(&T) -> bool,

@@ -59,7 +59,7 @@ pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Agreement {
 }
 
 /// The runs of one target.
-pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
+pub(super) fn runs_of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
     let runs = set.runs.iter();
     runs.filter(|run| run.target == target).collect()
 }

@@ -50,7 +50,7 @@ fn preflight(
     if let Some(server) = &resolved.plan.server {
         keeper::check_server(server).map_err(Failure::Usage)?;
     }
-    let one = OneHost::of(&resolved.plan, hosts);
+    let one = OneHost::new(&resolved.plan, hosts);
     if resolved.plan.workload == Workload::Connect {
         return forecast(resolved, machine, &one);
     }
@@ -257,7 +257,7 @@ mod tests {
             plan.workers = Some(List(vec![90, 1_800]));
             change(&mut plan);
             let resolved = resolved(plan, count);
-            let one = OneHost::of(&resolved.plan, &hosts(count));
+            let one = OneHost::new(&resolved.plan, &hosts(count));
             need(
                 &resolved.plan,
                 &one,

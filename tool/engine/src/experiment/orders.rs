@@ -132,7 +132,7 @@ fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
             operations: each(at),
             requests: requested::order(plan),
         }),
-        Shape::Stream => WorkloadOrder::Stream(StreamOrder::of(plan, each(at))),
+        Shape::Stream => WorkloadOrder::Stream(StreamOrder::new(plan, each(at))),
         Shape::Hold => WorkloadOrder::Hold(HoldOrder {
             operations: each(at),
             pipeline: plan.pipeline() as usize,

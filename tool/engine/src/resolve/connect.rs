@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use jostle_model::plan::{Place, Workload};
 
-    fn of(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Connect);
         change(&mut plan);
         resolve(plan, 7, &[0, 1])
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn nothing_said_is_one_source_address_beside_many() {
-        let resolved = of(|_| {}).unwrap();
+        let resolved = resolution(|_| {}).unwrap();
         assert_eq!(resolved.plan.targets, ["tcp"]);
         let points = resolved.points();
         assert_eq!(points.len(), 2 * 8);
@@ -241,7 +241,7 @@ mod tests {
             (|p| p.place = Some(Place::Cpus(vec![9])), "CPU 9"),
         ];
         for (change, says) in table {
-            let text = of(*change).map(|_| ()).unwrap_err().0;
+            let text = resolution(*change).map(|_| ()).unwrap_err().0;
             assert!(text.contains(says), "{text:?} does not say {says:?}");
         }
     }

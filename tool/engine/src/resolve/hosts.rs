@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use jostle_model::List;
 
-    fn of(workload: Workload, target: &str) -> Result<Resolved, UsageError> {
+    fn resolution(workload: Workload, target: &str) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(workload);
         plan.targets = vec![target.to_owned()];
         if workload == Workload::Spread {
@@ -240,7 +240,7 @@ mod tests {
             (Connect, "tcp", "name tcp://HOST:PORT"),
             (Connect, "unix:/run/x", "name tcp://HOST:PORT"),
         ] {
-            let error = of(workload, target).unwrap_err().0;
+            let error = resolution(workload, target).unwrap_err().0;
             assert!(error.contains(says), "{error} does not say {says}");
         }
     }
@@ -258,9 +258,9 @@ mod tests {
             (Stream, "null"),
             (Connect, "tcp://server:80"),
         ] {
-            assert!(of(workload, target).is_ok(), "{target}");
+            assert!(resolution(workload, target).is_ok(), "{target}");
         }
-        let spread = of(Workload::Spread, "http://server/").unwrap();
+        let spread = resolution(Workload::Spread, "http://server/").unwrap();
         assert_eq!(spread.plan.place, Some(Place::None));
     }
 
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_loopback_address_is_noted_where_hosts_differ() {
-        let resolved = of(Workload::Stream, "redis://127.0.0.1:6379").unwrap();
+        let resolved = resolution(Workload::Stream, "redis://127.0.0.1:6379").unwrap();
         let host = |name: &str| Host {
             name: name.to_owned(),
             boot_id: "b".to_owned(),
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(notes(&resolved, &[host("a"), host("a")]), [""; 0]);
         let said = notes(&resolved, &[host("a"), host("b")]);
         assert!(said[0].contains("a server of its own"), "{said:?}");
-        let named = of(Workload::Stream, "redis://10.0.0.1:6379").unwrap();
+        let named = resolution(Workload::Stream, "redis://10.0.0.1:6379").unwrap();
         assert_eq!(notes(&named, &[host("a"), host("b")]), [""; 0]);
     }
 }

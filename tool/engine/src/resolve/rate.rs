@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use jostle_model::plan::{Arrivals, Names};
 
-    fn of(change: impl FnOnce(&mut Plan)) -> Result<Plan, UsageError> {
+    fn resolution(change: impl FnOnce(&mut Plan)) -> Result<Plan, UsageError> {
         let mut plan = Plan::of(Workload::Rate);
         change(&mut plan);
         resolve(plan, 7, &[0, 1]).map(|resolved| resolved.plan)
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_bare_rate_is_swept_at_three_on_locks_of_their_own() {
-        let plan = of(|_| {}).unwrap();
+        let plan = resolution(|_| {}).unwrap();
         assert_eq!(plan.targets, ["lockd"]);
         assert_eq!(plan.rate, Some(List(vec![100, 1_000, 10_000])));
         assert_eq!(plan.workers, Some(List(vec![64])));
@@ -161,7 +161,7 @@ mod tests {
             (|p| p.targets = vec!["tcp".into()], "is no lock"),
         ];
         for (change, part) in table {
-            let error = of(*change).unwrap_err().to_string();
+            let error = resolution(*change).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
         let elsewhere = |workload| {

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use jostle_model::plan::Workload;
 
-    fn of(targets: &[&str], faults: Option<&[Fault]>) -> Result<Resolved, UsageError> {
+    fn resolution(targets: &[&str], faults: Option<&[Fault]>) -> Result<Resolved, UsageError> {
         let plan = Plan {
             targets: named(targets),
             fault: faults.map(<[Fault]>::to_vec),
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_and_makes_no_sense_is_refused() {
         let refused = |targets: &[&str], faults: &[Fault]| {
-            of(targets, Some(faults)).err().map(|error| error.0)
+            resolution(targets, Some(faults)).err().map(|error| error.0)
         };
         assert_eq!(
             refused(&["flock"], &[Fault::Kill, Fault::ServerKill]).unwrap(),
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn only_locks_that_exclude_recover() {
         for target in ["exec:true", "tcp", "null"] {
-            let error = of(&[target], None).unwrap_err().0;
+            let error = resolution(&[target], None).unwrap_err().0;
             assert!(error.contains("recover takes locks"), "{error}");
         }
     }
@@ -225,7 +225,7 @@ mod tests {
 
         #[test]
         fn the_default_leaves_out_what_makes_no_sense_and_says_so() {
-            let resolved = of(&["flock", "lockd"], None).unwrap();
+            let resolved = resolution(&["flock", "lockd"], None).unwrap();
             let expected = [
                 (0, Fault::Kill),
                 (0, Fault::Stop),
@@ -247,7 +247,7 @@ mod tests {
             // What was run can be run again.
             let again = resolve(resolved.plan.clone(), 8).unwrap();
             assert_eq!(again.plan, resolved.plan);
-            let alone = of(&["flock"], None).unwrap();
+            let alone = resolution(&["flock"], None).unwrap();
             assert_eq!(alone.plan.fault, Some(vec![Fault::Kill, Fault::Stop]));
             assert!(notes(&alone).is_empty());
         }

@@ -119,7 +119,10 @@ mod tests {
     use super::*;
     use jostle_model::List;
 
-    fn of(targets: &[&str], change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(
+        targets: &[&str],
+        change: impl FnOnce(&mut Plan),
+    ) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Stream);
         plan.targets = targets.iter().map(|t| (*t).to_owned()).collect();
         change(&mut plan);
@@ -128,13 +131,13 @@ mod tests {
 
     #[test]
     fn requests_get_their_timeout_and_their_null() {
-        let plan = of(&["exec:sh -c 'exit 3'"], |_| {}).unwrap().plan;
+        let plan = resolution(&["exec:sh -c 'exit 3'"], |_| {}).unwrap().plan;
         assert_eq!(plan.call_timeout, Some(Nanos::from_millis(10_000)));
         assert_eq!(plan.null.as_deref(), Some("exec:true"));
         assert_eq!(resolve(plan.clone(), 99, &[0, 1]).unwrap().plan, plan);
-        let null_itself = of(&["exec:true"], |_| {}).unwrap().plan;
+        let null_itself = resolution(&["exec:true"], |_| {}).unwrap().plan;
         assert_eq!(null_itself.null, None);
-        let locks = of(&["flock"], |_| {}).unwrap().plan;
+        let locks = resolution(&["flock"], |_| {}).unwrap().plan;
         assert_eq!((locks.call_timeout, locks.null), (None, None));
     }
 
@@ -201,7 +204,7 @@ mod tests {
             (&["exec"], |_| {}, "write exec:COMMAND"),
         ];
         for (targets, change, part) in table {
-            let error = of(targets, *change).unwrap_err().to_string();
+            let error = resolution(targets, *change).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
     }

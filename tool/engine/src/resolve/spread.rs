@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use jostle_model::List;
 
-    fn of(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Spread);
         change(&mut plan);
         resolve(plan, 7, &[0, 1, 2])
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn nothing_said_is_cern_s_question_of_the_daemon() {
-        let resolved = of(|_| {}).unwrap();
+        let resolved = resolution(|_| {}).unwrap();
         let generators: Vec<_> = resolved
             .points()
             .iter()
@@ -87,7 +87,7 @@ mod tests {
             (|p| p.targets = vec!["tcp".into()], "is no lock"),
         ];
         for (change, part) in table {
-            let error = of(*change).unwrap_err().to_string();
+            let error = resolution(*change).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
     }

@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Many hosts, of which this one is the first.
-    pub fn of(keeper: Keeper, hosts: Box<dyn Hosts>) -> World {
+    pub fn over(keeper: Keeper, hosts: Box<dyn Hosts>) -> World {
         World::new(keeper, Some(hosts))
     }
 
@@ -209,7 +209,7 @@ impl World {
         let orders = sweeps::split(order, ranks);
         let mut total_ns = 0;
         let closed = hosts.sweep(&mut self.keeper, &orders, ended, &mut |did| {
-            let step = Step::of(&all, &orders, did, total_ns);
+            let step = Step::together(&all, &orders, did, total_ns);
             total_ns = step.data.total_ns;
             reached(step);
         })?;

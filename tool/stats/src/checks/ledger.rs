@@ -54,7 +54,7 @@ mod tests {
     use jostle_model::record::Run;
     use proptest::prelude::*;
 
-    fn of(ledger: OpenLoop) -> Run {
+    fn run(ledger: OpenLoop) -> Run {
         Run {
             open_loop: Some(Box::new(ledger)),
             ..Rated::at(100).run()
@@ -80,8 +80,8 @@ mod tests {
                 in_flight,
                 ..OpenLoop::default()
             };
-            let fine = of(OpenLoop { planned: sum, ..ledger.clone() });
-            prop_assert_eq!(judge(&CHECK, &[fine.clone(), of(ledger)]).is_none(), off == 0);
+            let fine = run(OpenLoop { planned: sum, ..ledger.clone() });
+            prop_assert_eq!(judge(&CHECK, &[fine.clone(), run(ledger)]).is_none(), off == 0);
             prop_assert!(judge(&CHECK, &[fine]).is_none());
         }
     }

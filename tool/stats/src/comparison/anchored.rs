@@ -30,7 +30,7 @@ pub enum Part {
 
 impl Part {
     /// Its time, in nanoseconds; None of a line with a single CPU.
-    pub fn of(self, anchor: &Anchor) -> Option<f64> {
+    pub fn ns(self, anchor: &Anchor) -> Option<f64> {
         match self {
             Part::Step => Some(anchor.step_ns),
             Part::Call => Some(anchor.call_ns),
@@ -102,7 +102,7 @@ pub fn ratio(
     let plain = unpaired_within(&base, &new)?;
     let level = |side: &Vec<&Run>, part: Part| {
         let all = side.iter();
-        let all: Option<Vec<f64>> = all.map(|run| part.of(&run.around.anchor?)).collect();
+        let all: Option<Vec<f64>> = all.map(|run| part.ns(&run.around.anchor?)).collect();
         median(&all?)
     };
     let moved = |part: Part| Some(level(&sides[1], part)? / level(&sides[0], part)?);
@@ -278,7 +278,7 @@ impl Mix {
             return false;
         };
         let factors = |line: bool| {
-            self.factors(move |part| Some(part.of(&to)? / part.of(&from)?))
+            self.factors(move |part| Some(part.ns(&to)? / part.ns(&from)?))
                 .filter(move |(part, _)| (*part == Part::Line) == line)
                 .map(|(_, factor)| factor)
         };

@@ -30,7 +30,7 @@ pub(super) struct Fit {
 
 impl Fit {
     /// From looks (load, met), for a limit from `low` to `high`.
-    pub(super) fn of(looks: impl Iterator<Item = (u64, bool)>, low: u64, high: u64) -> Fit {
+    pub(super) fn new(looks: impl Iterator<Item = (u64, bool)>, low: u64, high: u64) -> Fit {
         let looks: Vec<(f64, bool)> = looks.map(|(rate, met)| ((rate as f64).ln(), met)).collect();
         let (low, high) = ((low as f64).ln(), (high as f64).ln());
         let count = ((high - low) / CELL).ceil().max(1.0) as usize;

@@ -58,7 +58,7 @@ pub(super) fn service_p50(run: &Run) -> Option<f64> {
 /// A run's outcome; None of one without requests. `idle_ns`: the median service time at the first
 /// load that was met.
 pub fn judge(objective: &Objective, run: &Run, idle_ns: Option<f64>) -> Option<Outcome> {
-    let step = Judged::of(run, idle_ns)?;
+    let step = Judged::judge(run, idle_ns)?;
     let mut void = None;
     for goal in &objective.0 {
         match step.goal(*goal) {
@@ -73,7 +73,7 @@ pub fn judge(objective: &Objective, run: &Run, idle_ns: Option<f64>) -> Option<O
 /// The measured figure of a goal: the percentile of the response, None where it is beyond all
 /// answers; of errors, their share.
 pub fn tail(goal: Goal, run: &Run) -> Option<f64> {
-    let step = Judged::of(run, None)?;
+    let step = Judged::judge(run, None)?;
     if goal.within.is_none() {
         return Some(step.missed(goal));
     }
@@ -91,7 +91,7 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn of(run: &Run, idle_ns: Option<f64>) -> Option<Judged<'_>> {
+    fn judge(run: &Run, idle_ns: Option<f64>) -> Option<Judged<'_>> {
         let planned = run.open_loop.as_ref()?.planned;
         (planned > 0).then(|| Judged {
             run,

@@ -416,7 +416,7 @@ impl State {
     fn fit(&self, low: u64, high: u64) -> Fit {
         // The last rung may have been met by luck.
         let looks = self.looks().filter(|_| !self.replays);
-        Fit::of(looks, (low / 2).max(self.search.from), high)
+        Fit::new(looks, (low / 2).max(self.search.from), high)
     }
 
     /// The nearest load of a grid of 2 %, so that looks repeat each other.

@@ -34,10 +34,10 @@ pub struct Run {
 
 impl Run {
     /// None where its work is unknown, or where the run is none of a pair.
-    pub fn of(watched: &Watched) -> Option<Run> {
+    pub fn from_watched(watched: &Watched) -> Option<Run> {
         let turn = watched.pair.as_ref()?;
         let traffic = watched.traffic.as_ref();
-        let window = Window::new(watched, window::of(watched));
+        let window = Window::new(watched, window::range(watched));
         let carried = |traffic: &Traffic| {
             let columns = [&traffic.bytes, &traffic.opened];
             columns.map(|column| window.share(column))

@@ -64,7 +64,7 @@ const PARTLY: f64 = 0.25;
 
 /// The bottleneck, the reasons, since when and until when, and what it means for the figures.
 pub fn find(watched: &Watched) -> Finding {
-    let window = Window::new(watched, window::of(watched));
+    let window = Window::new(watched, window::range(watched));
     let generator = window.busiest(&watched.generator);
     let server = watched.server.as_ref();
     let server = server.and_then(|side| window.busiest(side));

@@ -19,7 +19,7 @@ const WORKS: f64 = 0.1;
 /// From the first interval with traffic to the last one in which the command still had
 /// connections, or tried to connect: a server that stands still at the end is a part of the
 /// run, and a generator that writes its report is not.
-pub(super) fn of(watched: &Watched) -> Range<usize> {
+pub(super) fn range(watched: &Watched) -> Range<usize> {
     let activity = activity(watched);
     let positive = activity.iter();
     let positive: Vec<f64> = positive.copied().filter(|rate| *rate > 0.0).collect();

@@ -19,7 +19,7 @@ fn figures(point: &Run) -> anyhow::Result<Figures> {
     let each_us = 1e6 / point.operations as f64;
     let batches = [&point.times.batch_ns, &point.times.release_batch_ns];
     let longest = batches.into_iter().flatten().map(|batch| batch.max).max();
-    Ok(Figures::of(&[
+    Ok(Figures::only(&[
         (Rate, point.throughput_per_s),
         (ServerCpu, server_s * each_us),
         (ClientCpu, client_s * each_us),

@@ -87,7 +87,7 @@ pub(super) enum Claim {
 }
 
 impl Claim {
-    fn of(point: Option<&PointSummary<'_>>, figure: Figure) -> Claim {
+    fn from_point(point: Option<&PointSummary<'_>>, figure: Figure) -> Claim {
         let Some(point) = point else {
             return Claim::Nothing;
         };
@@ -231,7 +231,7 @@ fn outcome(figure: Figure, trial: &[Printed<'_>]) -> Outcome {
     if values.iter().any(|value| *value > least * (1.0 + APART)) {
         return Outcome::Discarded;
     }
-    let claim = Claim::of(trial[CONTROLS].1, figure);
+    let claim = Claim::from_point(trial[CONTROLS].1, figure);
     let without = |out: usize| {
         let others = values.iter();
         let others = others.enumerate().filter(move |(nth, _)| *nth != out);
@@ -253,7 +253,7 @@ fn outcome(figure: Figure, trial: &[Printed<'_>]) -> Outcome {
         // Of a control of the first series nothing is kept but its rate.
         let claim = match printed.0.sitting {
             None => Claim::Exactly(*value),
-            Some(_) => Claim::of(printed.1, figure),
+            Some(_) => Claim::from_point(printed.1, figure),
         };
         claim.misses(without(out))
     });

@@ -178,7 +178,7 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
             .collect()
     });
     let row = |what: &str, of: &[&Judged<'_>], is: fn(&&&Judged<'_>) -> bool, required| {
-        Row::of(format!("{setting}: {what}"), of, is, required)
+        Row::counting(format!("{setting}: {what}"), of, is, required)
     };
     let flagged = |point: &&&Judged<'_>| point.is_flagged();
     let invalid = |point: &&&Judged<'_>| point.is(Status::Invalid);

@@ -105,7 +105,7 @@ fn row(runs: &[Run]) -> Row {
     let limits = || idle.iter().map(|run| find(&run.watched).limit);
     let undecided = limits().filter(|limit| *limit == Limit::Undecided).count();
     let names: Vec<&str> = truth.iter().map(|limit| limit.name()).collect();
-    Row::of(
+    Row::counting(
         format!("{}: wrong limit", runs[0].link.kind),
         limits(),
         |limit| *limit != Limit::Undecided && !truth.contains(limit),

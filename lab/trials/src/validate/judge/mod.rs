@@ -226,7 +226,7 @@ fn report(runs: &[Run]) -> Vec<Row> {
     let row = |what: &str, spoilt, truth, is: fn(&&Trial<'_>) -> bool, required| {
         let of_it = trials.iter();
         let of_it = of_it.filter(|trial| trial.truth == truth && trial.spoilt == spoilt);
-        Row::of(what, of_it, is, required)
+        Row::counting(what, of_it, is, required)
     };
     let [wrong, decided]: [fn(&&Trial<'_>) -> bool; 2] = [|t| t.is_wrong(), |t| t.is_decided()];
     let share = Required::AtLeast(DECIDED);

@@ -79,7 +79,7 @@ pub(super) fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
         if let Some(of_session) = &run.environment {
             environment = of_session.clone();
         }
-        let Some(kind) = Kind::of(&run.link.kind) else {
+        let Some(kind) = Kind::named(&run.link.kind) else {
             continue;
         };
         // Facts beside the run that checks need.

@@ -86,7 +86,7 @@ fn run(bench: &Bench, link: Link, used: f64, short: bool) -> anyhow::Result<Run>
     let sides = bench.sides()?;
     sides.lift()?;
     let (cpu, group) = (sides.cpu(Side::Generator), sides.group(Side::Generator));
-    let kind = Kind::of(&link.kind).context("a kind of the table")?;
+    let kind = Kind::named(&link.kind).context("a kind of the table")?;
     let mut words = kind.line(&bench.server(kind.server()?)?.target(), cpu, short);
     let mut beside = None;
     if let Some(planted) = link.planted {

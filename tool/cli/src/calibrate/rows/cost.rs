@@ -2,7 +2,7 @@
 //! must cost what it says.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, all_of, cannot_tell, of, span};
+use crate::calibrate::trial::{Agreement, Trial, all_of, cannot_tell, runs_of, span};
 use jostle_model::record::Calibration;
 use jostle_stats::intervals::median;
 use jostle_sys::clock::Clock;
@@ -22,7 +22,7 @@ const OFFSET_NS: f64 = 1_000.0;
 pub(super) fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     let loop_ns = stamps(bench.clock());
     let set = bench.measure("contend null -w 1 -b 0 -i 0 -t 0.2 --warmup 0 --runs 3")?;
-    let waits = of(&set, "null").into_iter();
+    let waits = runs_of(&set, "null").into_iter();
     let waits = waits.filter_map(|run| run.acquire_ns.as_ref());
     let waits: Vec<u64> = waits
         .filter_map(|waits| waits.granted.percentiles.get("p50").copied())

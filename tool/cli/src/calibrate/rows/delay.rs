@@ -1,7 +1,7 @@
 //! A known delay is found in the wait.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, differs, noted, of, span, spans};
+use crate::calibrate::trial::{Agreement, Trial, differs, noted, runs_of, span, spans};
 use jostle_model::record::Run;
 use jostle_stats::intervals::median;
 
@@ -15,8 +15,8 @@ pub(super) fn trial(bench: &mut Bench, time: &str, seconds: f64) -> Result<Trial
         "contend delay:{time} null -w 1 -b 0 -i 0 -t {seconds} --warmup 0 --runs 3"
     ))?;
     Ok(judge(
-        &of(&set, &format!("delay:{time}")),
-        &of(&set, "null"),
+        &runs_of(&set, &format!("delay:{time}")),
+        &runs_of(&set, "null"),
     ))
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Groups(BTreeSet<PathBuf>);
 
 impl Groups {
     /// Those of its processes now.
-    pub(super) fn of(server: &ServerProcesses) -> Groups {
+    pub(super) fn find(server: &ServerProcesses) -> Groups {
         let roots = server.roots().into_iter();
         Groups(roots.filter_map(cgroup::oom_events_of).collect())
     }

@@ -375,7 +375,7 @@ impl<'a> Run<'a> {
             .collect();
         *self.queues.borrow_mut() = Queues::open(&threads, self.order.window.0);
         self.books.server.look();
-        *self.server_groups.borrow_mut() = Groups::of(&self.books.server);
+        *self.server_groups.borrow_mut() = Groups::find(&self.books.server);
         let groups = self.look_at_groups(When::Before);
         self.before.borrow_mut().extend(groups);
     }

@@ -89,7 +89,7 @@ pub struct Rank<'a> {
 /// From here on this process must not fork: the keeper has been forked before. A host of
 /// another version, or one that does not answer, is reported, and all are told to end.
 pub fn join(link: Box<dyn Link>, keeper: &mut Keeper, rank: Rank<'_>) -> Joined {
-    let hello = words::Hello::of(rank.version, rank.commit);
+    let hello = words::Hello::new(rank.version, rank.commit);
     if link.rank() == 0 {
         let (first, greeted) = first::First::gather(link, hello, Limits::default());
         return match greeted {

@@ -172,7 +172,7 @@ impl Port for Actor {
 pub(super) fn hello(rank: usize) -> Hello {
     Hello {
         name: format!("h{rank}"),
-        ..Hello::of("0.1.0", None)
+        ..Hello::new("0.1.0", None)
     }
 }
 
