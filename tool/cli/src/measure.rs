@@ -56,7 +56,7 @@ pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Resul
     match ranks::join(output.dry_run)? {
         Place::Alone => measure_here(plans, output, None, None),
         Place::Served(code) => Ok(code),
-        Place::First(mut crew) => {
+        Place::Coordinator(mut crew) => {
             // Report errors first: dropping the crew may end all ranks, this process
             // included.
             let code = told(measure_here(plans, output, Some(&mut crew), None));

@@ -1,6 +1,6 @@
 //! One experiment, from its resolved plan to its records: the tool's own cost,
 //! pilots, then block after block, each run a record with its verdict. This file
-//! is the course; its parts are files of their own.
+//! is the loop; its parts are files of their own.
 //!
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the run in progress.
@@ -188,7 +188,7 @@ pub fn run(
     let before = session.earlier.as_ref().map(|earlier| earlier.elapsed);
     let started = before.and_then(|before| now.checked_sub(before));
     environment.hosts = hosts::here(world.hosts());
-    let mut course = Course {
+    let mut experiment_loop = ExperimentLoop {
         world,
         resolved,
         clock,
@@ -203,20 +203,20 @@ pub fn run(
         concessions: Vec::new(),
         hooks: &mut hooks,
     };
-    let stop = course.go(environment).err();
-    let end = course.end(stop);
+    let stop = experiment_loop.go(environment).err();
+    let end = experiment_loop.end(stop);
     Outcome {
-        experiment: course.experiment,
-        scheduled: course.session.scheduled,
-        resumed: course.resumed,
-        runs: course.runs,
-        fits: course.fits,
-        concessions: course.concessions,
+        experiment: experiment_loop.experiment,
+        scheduled: experiment_loop.session.scheduled,
+        resumed: experiment_loop.resumed,
+        runs: experiment_loop.runs,
+        fits: experiment_loop.fits,
+        concessions: experiment_loop.concessions,
         end,
     }
 }
 
-struct Course<'a, 'h> {
+struct ExperimentLoop<'a, 'h> {
     world: &'a mut World,
     resolved: &'a Resolved,
     clock: Clock,
@@ -234,7 +234,7 @@ struct Course<'a, 'h> {
     hooks: &'a mut Hooks<'h>,
 }
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     fn go(&mut self, environment: Environment) -> Result<(), Stop> {
         if self.resolved.plan.workload == Workload::Connect {
             return self.go_connect(environment);

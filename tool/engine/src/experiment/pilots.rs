@@ -1,6 +1,6 @@
 //! The expected time of runs, before the first is made: by short runs of their own.
 
-use super::{Course, Progress, Stop};
+use super::{ExperimentLoop, Progress, Stop};
 use crate::keeper::KeeperError;
 use crate::order::{RunData, RunOrder};
 use crate::requested;
@@ -38,7 +38,7 @@ struct Few {
     overhead: Nanos,
 }
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     pub(super) fn pilots(
         &mut self,
         points: &[(usize, At)],

@@ -1,7 +1,7 @@
 //! The records that every course writes: the experiment first, each run with its verdict,
 //! the verdicts of points, and how it ended.
 
-use super::{Course, Progress, Stop, exit};
+use super::{ExperimentLoop, Progress, Stop, exit};
 use crate::keeper::KeeperError;
 use crate::proven;
 use jostle_model::plan::Plan;
@@ -11,7 +11,7 @@ use jostle_model::record::{
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::{find, fit, harm, summary};
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// Writes the record that opens the file.
     pub(super) fn begin(
         &mut self,

@@ -4,7 +4,7 @@
 //! it was closed when the sweep is over.
 
 use super::records::judge;
-use super::{Course, Limits, Progress, Stop, over};
+use super::{ExperimentLoop, Limits, Progress, Stop, over};
 use crate::schedule;
 use crate::world::{self, Step};
 use jostle_connections::record::{self, Curve};
@@ -18,7 +18,7 @@ use std::time::Instant;
 /// Blocks from which a median has an interval.
 const USUAL_BLOCKS: u32 = 6;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// As `go`, for connections.
     pub(super) fn go_connect(&mut self, environment: Environment) -> Result<(), Stop> {
         let clock = self.clock.source().name();

@@ -2,9 +2,9 @@
 
 use super::super::clocks::{self, Bounds, Exchange};
 use super::super::link::Link;
-use super::super::participant::Port;
+use super::super::local_keeper::Port;
 use super::super::words::{Tick, ToHost};
-use super::{First, Round};
+use super::{Coordinator, Round};
 use crate::hosts::Offset;
 use crate::keeper::{KeeperError, Result};
 use jostle_sys::clock;
@@ -18,17 +18,17 @@ const EXCHANGING: Duration = Duration::from_millis(20);
 /// A measurement no older than this serves as the one before a run.
 const FRESH: Duration = Duration::from_secs(2);
 
-impl<L: Link> First<L> {
+impl<L: Link> Coordinator<L> {
     pub(super) fn offset(&self, rank: usize, now: u64) -> Offset {
-        let bounds = self.seats[rank].clock;
+        let bounds = self.states[rank].clock;
         bounds.map_or(Offset::default(), |bounds| bounds.offset(now))
     }
 
     pub(super) fn freshen_clocks<P: Port>(&mut self, round: &mut Round<'_, P>) -> Result<()> {
         let now = clock::monotonic();
         let fresh = |bounds: Bounds| now.saturating_sub(bounds.at) < FRESH.as_nanos() as u64;
-        let all = self.seats.iter().skip(1);
-        let mut all = all.map(|seat| seat.clock);
+        let all = self.states.iter().skip(1);
+        let mut all = all.map(|state| state.clock);
         match all.all(|clock| clock.is_some_and(fresh)) {
             true => Ok(()),
             false => self.measure_clocks(round),
@@ -53,7 +53,7 @@ impl<L: Link> First<L> {
             let Some(bounds) = bounds else {
                 return Err(self.said(rank, "its clock jumps to and fro"));
             };
-            self.seats[rank].clock = Some(bounds);
+            self.states[rank].clock = Some(bounds);
         }
         self.spent.clocks = started.elapsed();
         Ok(())
@@ -92,7 +92,7 @@ impl<L: Link> First<L> {
                 let back = clock::monotonic();
                 match Tick::read(&bytes) {
                     Some(Tick::Pong(nth, there)) if from == rank && nth == self.asked => {
-                        self.seats[from].heard = Waited::begin();
+                        self.states[from].heard = Waited::begin();
                         return Ok((there, back));
                     }
                     _ => self.hear(from, &bytes),

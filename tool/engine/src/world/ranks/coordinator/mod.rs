@@ -11,7 +11,7 @@ mod rounds;
 use super::Limits;
 use super::clocks::Bounds;
 use super::link::{Link, LinkError};
-use super::participant::{Participant, Port};
+use super::local_keeper::{LocalKeeper, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
 use crate::hosts::{Host, HostData, HostDid};
 use crate::keeper::{Keeper, KeeperError, Result};
@@ -64,7 +64,7 @@ impl Stage {
 
 /// Rank 0's knowledge of a host.
 #[derive(Debug)]
-struct Seat {
+struct HostState {
     heard: Waited,
     stage: Stage,
     /// It has heard that a run was called off.
@@ -79,10 +79,10 @@ struct Seat {
 }
 
 /// All hosts, from rank 0.
-pub(super) struct First<L: Link> {
+pub(super) struct Coordinator<L: Link> {
     link: Option<L>,
     hosts: Vec<Host>,
-    seats: Vec<Seat>,
+    states: Vec<HostState>,
     limits: Limits,
     run: u64,
     /// Questions of the clock so far.
@@ -93,16 +93,16 @@ pub(super) struct First<L: Link> {
 
 /// A run in progress, for whoever waits in it.
 struct Round<'a, P> {
-    participant: Participant<P>,
+    local: LocalKeeper<P>,
     ended: &'a mut dyn FnMut() -> bool,
     nap: Duration,
 }
 
-impl<L: Link> First<L> {
+impl<L: Link> Coordinator<L> {
     /// Waits until all others have introduced themselves. Also returns why they cannot work
     /// together, if so: a rank has another version, or does not answer.
-    pub(super) fn gather(link: L, hello: Hello, limits: Limits) -> (First<L>, Result<()>) {
-        let seat = || Seat {
+    pub(super) fn gather(link: L, hello: Hello, limits: Limits) -> (Coordinator<L>, Result<()>) {
+        let state = || HostState {
             heard: Waited::begin(),
             stage: Stage::Idle,
             aborting: false,
@@ -112,19 +112,19 @@ impl<L: Link> First<L> {
             clock: None,
         };
         let size = link.size();
-        let mut first = First {
+        let mut coordinator = Coordinator {
             link: Some(link),
             hosts: vec![Host::default(); size],
-            seats: (0..size).map(|_| seat()).collect(),
+            states: (0..size).map(|_| state()).collect(),
             limits,
             run: 0,
             asked: 0,
             beaten: Instant::now(),
             spent: Spent::default(),
         };
-        first.hosts[0] = hello.clone().host();
-        let greeted = first.greet(&hello);
-        (first, greeted)
+        coordinator.hosts[0] = hello.clone().host();
+        let greeted = coordinator.greet(&hello);
+        (coordinator, greeted)
     }
 
     fn greet(&mut self, ours: &Hello) -> Result<()> {
@@ -136,7 +136,7 @@ impl<L: Link> First<L> {
                 if waited.so_far() > self.limits.silence {
                     missing
                         .iter()
-                        .for_each(|rank| self.seats[*rank].gone = true);
+                        .for_each(|rank| self.states[*rank].gone = true);
                     return Err(failed(format!(
                         "of {} ranks, those numbered {missing:?} have not said who they are within {} s",
                         self.hosts.len(),
@@ -211,7 +211,7 @@ impl<L: Link> First<L> {
     }
 
     fn hear(&mut self, from: usize, bytes: &[u8]) {
-        self.seats[from].heard = Waited::begin();
+        self.states[from].heard = Waited::begin();
         if Tick::read(bytes).is_some() {
             // The answer to a question that is no longer asked.
             return;
@@ -225,19 +225,19 @@ impl<L: Link> First<L> {
             }
             Err(error) => {
                 let text = format!("its message cannot be read: {error}");
-                self.seats[from].stage = Stage::Said(Reply::Failed(text));
+                self.states[from].stage = Stage::Said(Reply::Failed(text));
             }
         }
     }
 
     fn take(&mut self, from: usize, word: FromHost) {
         let run = self.run;
-        let seat = &mut self.seats[from];
+        let state = &mut self.states[from];
         match word {
-            FromHost::Said { run: of, reply } if of == run => seat.stage = Stage::Said(reply),
-            FromHost::Aborting { run: of } if of == run => seat.aborting = true,
-            FromHost::Ending { text } => seat.ending = Some(text),
-            FromHost::Bye => seat.left = true,
+            FromHost::Said { run: of, reply } if of == run => state.stage = Stage::Said(reply),
+            FromHost::Aborting { run: of } if of == run => state.aborting = true,
+            FromHost::Ending { text } => state.ending = Some(text),
+            FromHost::Bye => state.left = true,
             _ => {}
         }
     }
@@ -254,7 +254,7 @@ impl<L: Link> First<L> {
         if rank > 0 {
             return self.say(rank, &word);
         }
-        if let Some(answer) = round.participant.hear(word) {
+        if let Some(answer) = round.local.hear(word) {
             self.take(0, answer);
         }
         Ok(())
@@ -274,7 +274,7 @@ impl<L: Link> First<L> {
             self.refuse_failures()?;
             let mut late = ranks
                 .iter()
-                .filter(|rank| self.seats[**rank].stage.reached() < phase);
+                .filter(|rank| self.states[**rank].stage.reached() < phase);
             let Some(late) = late.next().copied() else {
                 return Ok(());
             };
@@ -287,7 +287,7 @@ impl<L: Link> First<L> {
             }
             self.heed_silence()?;
             self.beat()?;
-            if let Some(word) = round.participant.look(round.nap) {
+            if let Some(word) = round.local.look(round.nap) {
                 self.take(0, word);
             }
         }
@@ -295,8 +295,8 @@ impl<L: Link> First<L> {
 
     /// A host that fails or is told to end is an error even while it takes no part.
     fn refuse_failures(&self) -> Result<()> {
-        let failed = self.seats.iter().enumerate().find_map(|(rank, seat)| {
-            let text = seat.stage.failure().or(seat.ending.as_ref());
+        let failed = self.states.iter().enumerate().find_map(|(rank, state)| {
+            let text = state.stage.failure().or(state.ending.as_ref());
             Some(self.said(rank, text?))
         });
         failed.map_or(Ok(()), Err)
@@ -304,9 +304,9 @@ impl<L: Link> First<L> {
 
     fn heed_silence(&mut self) -> Result<()> {
         for rank in self.others() {
-            let silent = self.seats[rank].heard.so_far();
+            let silent = self.states[rank].heard.so_far();
             if silent > self.limits.silence {
-                self.seats[rank].gone = true;
+                self.states[rank].gone = true;
                 let text = format!(
                     "nothing was heard of it for {:.0} s: it hangs, or the way to it is cut",
                     silent.as_secs_f64()
@@ -332,18 +332,18 @@ impl<L: Link> First<L> {
         let mut waited = Waited::begin();
         loop {
             let _ = self.pump();
-            let left = |seat: &Seat| seat.left || seat.gone;
-            let done = self.seats.iter().skip(1).all(left);
+            let left = |state: &HostState| state.left || state.gone;
+            let done = self.states.iter().skip(1).all(left);
             let flushed = self.link.as_mut().is_none_or(Link::is_flushed);
             if done && flushed || waited.so_far() > self.limits.farewell {
-                return self.seats.iter().skip(1).all(|seat| seat.left);
+                return self.states.iter().skip(1).all(|state| state.left);
             }
             std::thread::sleep(self.limits.nap);
         }
     }
 }
 
-impl<L: Link> Hosts for First<L> {
+impl<L: Link> Hosts for Coordinator<L> {
     fn all(&self) -> &[Host] {
         &self.hosts
     }
@@ -372,7 +372,7 @@ impl<L: Link> Hosts for First<L> {
     }
 }
 
-impl<L: Link> Drop for First<L> {
+impl<L: Link> Drop for Coordinator<L> {
     /// Ends all ranks: in good order, or, if one cannot be waited for, at once and together
     /// with this process. All output must be printed before.
     fn drop(&mut self) {
