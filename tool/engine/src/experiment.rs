@@ -143,7 +143,7 @@ pub struct Earlier {
 
 /// The result of an experiment. It holds all runs that were finished, however the
 /// experiment ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Absent if it ended before the first run.
     pub experiment: Option<Experiment>,
@@ -193,26 +193,18 @@ pub fn run(
         resolved,
         clock,
         session,
-        resumed: Vec::new(),
         started: started.unwrap_or(now),
         block: 0,
         left_out: 0,
-        experiment: None,
-        runs: Vec::new(),
-        fits: Vec::new(),
-        concessions: Vec::new(),
+        made: Outcome::default(),
         hooks: &mut hooks,
     };
     let stop = experiment_loop.go(environment).err();
     let end = experiment_loop.end(stop);
     Outcome {
-        experiment: experiment_loop.experiment,
         scheduled: experiment_loop.session.scheduled,
-        resumed: experiment_loop.resumed,
-        runs: experiment_loop.runs,
-        fits: experiment_loop.fits,
-        concessions: experiment_loop.concessions,
         end,
+        ..experiment_loop.made
     }
 }
 
@@ -221,16 +213,12 @@ struct ExperimentLoop<'a, 'h> {
     resolved: &'a Resolved,
     clock: Clock,
     session: Session,
-    resumed: Vec<Resumed>,
     started: Instant,
     /// The last block that was begun, from 1.
     block: u32,
     /// Runs that do not count, because their block was interrupted.
     left_out: usize,
-    experiment: Option<Experiment>,
-    runs: Vec<Run>,
-    fits: Vec<Fit>,
-    concessions: Vec<String>,
+    made: Outcome,
     hooks: &'a mut Hooks<'h>,
 }
 
@@ -275,7 +263,7 @@ impl ExperimentLoop<'_, '_> {
             false => schedule::fit(&pilots, &columns, &asked),
         };
         schedule.concessions.extend(left_out);
-        self.concessions = schedule.concessions.clone();
+        self.made.concessions = schedule.concessions.clone();
         let plan = self.plan_as_scheduled(&columns, &schedule);
         self.session.scheduled.blocks = schedule.blocks;
         self.session.scheduled.times = schedule.times();
@@ -401,7 +389,7 @@ impl ExperimentLoop<'_, '_> {
 
     /// Blocks in which others used so much of the CPUs that they are made again.
     fn spoilt_blocks(&self) -> u32 {
-        spoilt::blocks(&self.runs).len() as u32
+        spoilt::blocks(&self.made.runs).len() as u32
     }
 
     fn goes_on(&self, done: u32, block: Nanos) -> bool {
@@ -412,8 +400,8 @@ impl ExperimentLoop<'_, '_> {
                 .saturating_sub(self.started.elapsed().as_nanos() as u64),
         );
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        let spoilt = spoilt::blocks(&self.runs);
-        for run in self.runs.iter().filter(|p| !spoilt.contains(&p.block)) {
+        let spoilt = spoilt::blocks(&self.made.runs);
+        for run in self.made.runs.iter().filter(|p| !spoilt.contains(&p.block)) {
             by_point
                 .entry((&run.target, run.at))
                 .or_default()
@@ -454,7 +442,7 @@ impl ExperimentLoop<'_, '_> {
             block,
         };
         let (ran, null) = match self.with_null(&order, block) {
-            Err(Stop::Keeper(KeeperError::Failed(text))) if !self.runs.is_empty() => {
+            Err(Stop::Keeper(KeeperError::Failed(text))) if !self.made.runs.is_empty() => {
                 self.finish(
                     experiment,
                     run::broken_off(&self.resolved.plan, which, &text),

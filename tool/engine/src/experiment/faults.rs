@@ -63,9 +63,10 @@ impl ExperimentLoop<'_, '_> {
         (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
         let plan = &self.resolved.plan;
         let order = RecoverOrder {
-            target: spec
-                .whole()
-                .replace("{run}", &(self.runs.len() + self.left_out + 1).to_string()),
+            target: spec.whole().replace(
+                "{run}",
+                &(self.made.runs.len() + self.left_out + 1).to_string(),
+            ),
             fault,
             waiters: plan.waiters() as usize,
             within: plan.within(),

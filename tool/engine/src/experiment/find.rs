@@ -49,7 +49,7 @@ impl ExperimentLoop<'_, '_> {
             return Ok(());
         };
         loop {
-            let runs: Vec<&Run> = self.runs.iter().collect();
+            let runs: Vec<&Run> = self.made.runs.iter().collect();
             let searched = find::searched(plan, &runs).swap_remove(nth);
             let Next::Look(rate, role) = searched.next else {
                 return Ok(());

@@ -97,7 +97,7 @@ impl ExperimentLoop<'_, '_> {
     /// Half the widths of the medians' intervals.
     fn widths(&self) -> Vec<f64> {
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        for run in &self.runs {
+        for run in &self.made.runs {
             by_point
                 .entry((&run.target, run.at))
                 .or_default()
@@ -150,18 +150,18 @@ impl ExperimentLoop<'_, '_> {
             &mut reached,
             &mut |look| progress(Progress::Running(&look)),
         );
-        let first = self.runs.len();
-        self.runs.append(&mut runs);
+        let first = self.made.runs.len();
+        self.made.runs.append(&mut runs);
         sunk.map_err(Stop::Sink)?;
         let closed = closed.map_err(Stop::Keeper)?;
         for closing in record::closings(&curve, &closed) {
-            let mut run = self.runs[first..].iter_mut();
+            let mut run = self.made.runs[first..].iter_mut();
             let run = run.find_map(|run| closing.add_to(run).then_some(()));
             if run.is_some() {
                 self.sink(Record::Closing(Box::new(closing)))?;
             }
         }
-        if let Some(run) = self.runs[first..].last() {
+        if let Some(run) = self.made.runs[first..].last() {
             (self.hooks.progress)(Progress::Done(&run.clone()));
         }
         Ok(())

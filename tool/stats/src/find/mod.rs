@@ -35,7 +35,7 @@ const ROUNDS: usize = 3;
 const LOWER: f64 = 0.95;
 
 /// The range of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     /// The least load, with which the ladder begins.
     pub from: u64,
@@ -181,7 +181,7 @@ impl Conclusion {
 }
 
 /// The state of a search after some steps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     search: Search,
     ladder: Vec<(u64, bool)>,
@@ -229,13 +229,8 @@ impl State {
     fn new(search: Search) -> State {
         State {
             search,
-            ladder: Vec::new(),
-            around: Vec::new(),
-            confirm: Vec::new(),
-            void: Vec::new(),
-            row: Vec::new(),
-            recovers: None,
             replays: true,
+            ..State::default()
         }
     }
 
