@@ -42,17 +42,18 @@ const STEPS: &[Step] = &[
     ("generated pages", || docs::run(true)),
 ];
 
-/// `cargo fmt` follows `mod` lines; the modules of the targets are declared by
-/// the table's macro, which it cannot see.
+/// `cargo fmt` follows `mod` lines; the modules of targets and checks are declared by the macros
+/// of their tables, which it cannot see.
 fn format() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--", "--check"])?;
-    let sources = shell::root().join("tool/targets/src");
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--check", "--edition", "2024"]);
-    for entry in std::fs::read_dir(&sources)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            rustfmt.arg(path);
+    for sources in ["tool/targets/src", "tool/stats/src/checks"] {
+        for entry in std::fs::read_dir(shell::root().join(sources))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                rustfmt.arg(path);
+            }
         }
     }
     shell::run(&mut rustfmt)

@@ -87,11 +87,8 @@ fn difference(stored: &str, text: &str) -> Option<String> {
     if stored.is_empty() {
         return Some("missing".to_owned());
     }
-    let same = stored
-        .lines()
-        .zip(text.lines())
-        .take_while(|(a, b)| a == b)
-        .count();
+    let lines = stored.lines();
+    let same = lines.zip(text.lines()).take_while(|(a, b)| a == b).count();
     let line = |of: &str| of.lines().nth(same).unwrap_or("(end of page)").to_owned();
     Some(format!(
         "line {} is `{}`, the program says `{}`",

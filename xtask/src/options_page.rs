@@ -41,12 +41,8 @@ fn row(option: &Opt, used: &Use, is_first: bool) -> String {
         true => (flags(option), value(option)),
         false => (String::new(), String::new()),
     };
-    let workloads: Vec<&str> = used
-        .workloads
-        .iter()
-        .copied()
-        .map(Workload::as_str)
-        .collect();
+    let workloads = used.workloads.iter();
+    let workloads: Vec<&str> = workloads.copied().map(Workload::as_str).collect();
     format!(
         "| {word} | {value} | {} | {} | {} |\n",
         workloads.join(", "),

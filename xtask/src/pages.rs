@@ -14,7 +14,7 @@ struct Page {
 }
 
 impl Page {
-    fn of(text: &str) -> Page {
+    fn parse(text: &str) -> Page {
         let mut page = Page::default();
         let mut heading: Option<String> = None;
         for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
@@ -83,7 +83,7 @@ mod tests {
                 found.push((path.clone(), std::fs::read_to_string(path).unwrap()));
             }
         }
-        let page = |(path, text): (PathBuf, String)| (path, Page::of(&text));
+        let page = |(path, text): (PathBuf, String)| (path, Page::parse(&text));
         found.into_iter().map(page).collect()
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_heading_s_anchor_is_github_s() {
-        let page = Page::of(
+        let page = Page::parse(
             "# What is `R`, and `--shared`?\n\n## Two_words - three\n\n## Two_words - three\n",
         );
         assert_eq!(

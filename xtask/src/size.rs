@@ -156,10 +156,8 @@ fn length(text: &Path) -> anyhow::Result<usize> {
 
 /// Where the modules stand that this file declares.
 fn folder_of(file: &Path) -> PathBuf {
-    let stem = file
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .unwrap_or_default();
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    let stem = stem.unwrap_or_default();
     match ["lib", "main", "mod"].contains(&stem) {
         true => file.parent().unwrap_or(file).to_owned(),
         false => file.with_extension(""),
@@ -193,11 +191,11 @@ fn without_tests<'a>(file: &Path, text: &'a str) -> (Vec<&'a str>, Vec<PathBuf>)
             code.push(line);
             continue;
         }
-        let (indent, mut named) = (indent(line), None);
+        let (indent, mut named, mut end) = (indent(line), None, End::default());
         for item in lines.by_ref() {
             let item_path = item.trim().strip_prefix("#[path = \"");
             named = named.or(item_path.and_then(|path| path.strip_suffix(".rs\"]")));
-            if indent_ends(item, indent) {
+            if end.is_at(item, indent) {
                 let name = item.trim().strip_suffix(';');
                 let name = name.and_then(|item| item.rsplit_once("mod "));
                 modules.extend(name.map(|(_, name)| match named {
@@ -215,10 +213,23 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Whether an item of this indent ends in this line.
-fn indent_ends(line: &str, at: usize) -> bool {
-    let ends = line.ends_with(';') || line.trim_start().starts_with('}') || line.ends_with("{}");
-    indent(line) == at && ends
+/// Where an item ends: what has opened a block ends with its brace, however the lines of a text
+/// within end.
+#[derive(Default)]
+struct End {
+    is_open: bool,
+}
+
+impl End {
+    /// Whether the item of this indent ends in this line, the next one of it.
+    fn is_at(&mut self, line: &str, at: usize) -> bool {
+        if indent(line) != at {
+            return false;
+        }
+        self.is_open |= line.ends_with('{');
+        let ends = !self.is_open && (line.ends_with(';') || line.ends_with("{}"));
+        ends || line.trim_start().starts_with('}')
+    }
 }
 
 /// The functions in lines of code, each with the number of its lines.
@@ -229,12 +240,10 @@ fn functions<'a>(code: &[&'a str]) -> Vec<(&'a str, usize)> {
         let Some(word) = words.iter().position(|word| *word == "fn") else {
             continue;
         };
-        let name = words
-            .get(word + 1)
-            .and_then(|name| name.split(['(', '<']).next());
-        let length = code[at..]
-            .iter()
-            .position(|end| indent_ends(end, indent(line)));
+        let name = words.get(word + 1);
+        let name = name.and_then(|name| name.split(['(', '<']).next());
+        let (mut end, mut lines) = (End::default(), code[at..].iter());
+        let length = lines.position(|next| end.is_at(next, indent(line)));
         if let (Some(name), Some(length)) = (name, length) {
             found.push((name, length + 1));
         }
@@ -249,7 +258,7 @@ mod tests {
     const TEXT: &str = "//! Head.\n\nuse a::b;\n#[cfg(test)]\nmod elsewhere;\n\n/// Says.\n\
         pub(crate) fn long<T>(\n    a: T,\n) -> T {\n    // why\n    a\n}\n\n\
         impl X {\n    #[cfg(test)]\n    fn only() {\n        b();\n    }\n\n    fn short() {}\n}\n\n\
-        #[cfg(test)]\nmod tests {\n    fn no() {\n    }\n}\n";
+        #[cfg(test)]\nmod tests {\n    const A: &str = \"\n\";\n    fn no() {\n    }\n}\n";
 
     #[test]
     fn tests_comments_and_blank_lines_do_not_count() {

@@ -88,9 +88,8 @@ mod tests {
     fn no_default_of_an_option_stands_outside_the_table() {
         let table = include_str!("../../tool/model/src/options/table.rs");
         let rows = table.lines().filter(|line| line.contains("\" else ("));
-        let fields: Vec<&str> = rows
-            .map(|row| row.trim_start().split(':').next().unwrap())
-            .collect();
+        let words = rows.map(|row| row.trim_start().split(':').next().unwrap());
+        let fields: Vec<&str> = words.collect();
         assert!(fields.len() > 25, "{fields:?}");
         let mut found = Vec::new();
         for (file, text) in all() {

@@ -6,7 +6,7 @@
 //! most of the time.
 
 use crate::standstill;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use jostle_testbed::shell;
 use jostle_testbed::test_programs::{self, TestProgram};
 use std::fmt::Display;
@@ -33,7 +33,7 @@ pub(crate) type Chosen<'a> = (&'a TestProgram, Vec<&'static str>, &'static str);
 const AT_ONCE: usize = 2;
 
 /// Compiles them all, and runs them.
-pub(crate) fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> Result<()> {
     let start = Instant::now();
     standstill::watch().context("cannot run setsid")?;
     let programs = test_programs::build(&shell::EVERYTHING)?;
@@ -88,7 +88,7 @@ fn failed_tests(said: &str) -> Vec<&str> {
 
 /// Runs these of its tests, so many at a time, and prints what it says when it has ended, in
 /// one piece.
-fn run_one(program: &TestProgram, tests: &[&str], threads: &str) -> anyhow::Result<()> {
+fn run_one(program: &TestProgram, tests: &[&str], threads: &str) -> Result<()> {
     let start = Instant::now();
     // Both to one file, so that they stay in their order.
     let file = tempfile::NamedTempFile::new()?;
@@ -108,12 +108,7 @@ fn run_one(program: &TestProgram, tests: &[&str], threads: &str) -> anyhow::Resu
 }
 
 /// The outcome of its tests. If the machine stood still meanwhile, those that failed run once more.
-fn judged(
-    program: &TestProgram,
-    start: Instant,
-    status: ExitStatus,
-    said: &str,
-) -> anyhow::Result<()> {
+fn judged(program: &TestProgram, start: Instant, status: ExitStatus, said: &str) -> Result<()> {
     if status.success() {
         return Ok(());
     }

@@ -25,9 +25,8 @@ fn limit_below(root: &Path, own: &str) -> Option<u64> {
             _ => return None,
         };
         let start = root.join(path.trim_start_matches('/'));
-        let groups = start
-            .ancestors()
-            .take_while(|group| group.starts_with(&root));
+        let groups = start.ancestors();
+        let groups = groups.take_while(|group| group.starts_with(&root));
         groups
             .filter_map(|group| fs::read_to_string(group.join(file)).ok())
             .filter_map(|text| text.trim().parse().ok())

@@ -147,9 +147,8 @@ impl Whole {
         }
         let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let mounts = crate::limits::cgroup::mounts(&text);
-        let mut files = mounts
-            .into_iter()
-            .map(|mount| mount.point.join("cpuacct.usage_percpu"));
+        let mounts = mounts.into_iter();
+        let mut files = mounts.map(|mount| mount.point.join("cpuacct.usage_percpu"));
         files.find_map(|file| File::open(file).ok()).map(Whole)
     }
 

@@ -32,7 +32,7 @@ pub struct Rlimit {
 }
 
 impl Rlimit {
-    fn of(resource: Resource) -> Rlimit {
+    fn read(resource: Resource) -> Rlimit {
         let limit = getrlimit(resource);
         Rlimit {
             soft: limit.current,
@@ -198,11 +198,11 @@ fn number(path: &str) -> Option<u64> {
 
 fn rlimits() -> Rlimits {
     Rlimits {
-        descriptors: Rlimit::of(Resource::Nofile),
-        tasks: Rlimit::of(Resource::Nproc),
-        file_bytes: Rlimit::of(Resource::Fsize),
-        address_space_bytes: Rlimit::of(Resource::As),
-        cpu_s: Rlimit::of(Resource::Cpu),
+        descriptors: Rlimit::read(Resource::Nofile),
+        tasks: Rlimit::read(Resource::Nproc),
+        file_bytes: Rlimit::read(Resource::Fsize),
+        address_space_bytes: Rlimit::read(Resource::As),
+        cpu_s: Rlimit::read(Resource::Cpu),
     }
 }
 

@@ -26,7 +26,7 @@ pub enum OwnedBy {
 }
 
 impl OwnedBy {
-    fn of(word: &str) -> Option<OwnedBy> {
+    fn parse(word: &str) -> Option<OwnedBy> {
         match word {
             "FLOCK" => Some(OwnedBy::Flock),
             "POSIX" | "OFDLCK" => Some(OwnedBy::Record),
@@ -55,7 +55,7 @@ pub const LAST_BYTE: u64 = i64::MAX as u64;
 
 /// Who has a lock of this kind on one of these files.
 pub fn of_files(paths: &[&Path], kind: OwnedBy) -> Vec<Owner> {
-    let keys = paths.iter().filter_map(|path| Key::of(path).ok());
+    let keys = paths.iter().filter_map(|path| Key::from_path(path).ok());
     let all = Locks::read();
     let found: BTreeSet<Owner> = keys.flat_map(|key| all.owners(&key, kind)).collect();
     found.into_iter().collect()
@@ -74,7 +74,7 @@ impl Key {
     ///
     /// # Errors
     /// The system's, such as for a path that does not exist.
-    pub fn of(path: &Path) -> io::Result<Key> {
+    pub fn from_path(path: &Path) -> io::Result<Key> {
         use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let status = fstat(&file)?;
@@ -130,7 +130,7 @@ impl Locks {
     pub fn read() -> Locks {
         let list = || {
             let text = fs::read_to_string("/proc/locks").unwrap_or_default();
-            text.lines().filter_map(Listed::of).collect::<Vec<_>>()
+            text.lines().filter_map(Listed::parse).collect::<Vec<_>>()
         };
         let before = list();
         let mut all = Locks::default();
@@ -216,7 +216,7 @@ fn of_descriptor(pid: u32, open: &Path) -> Vec<Listed> {
 /// The locks below a descriptor.
 fn listed(info: &str) -> Vec<Listed> {
     let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
-    locks.filter_map(Listed::of).collect()
+    locks.filter_map(Listed::parse).collect()
 }
 
 /// A lock, or who waits for one.
@@ -236,7 +236,7 @@ struct Listed {
 impl Listed {
     /// From `1: FLOCK  ADVISORY  WRITE 359 fe:00:11 0 EOF`, or `1: -> FLOCK ...` for one that
     /// waits; None for a lease and the like.
-    fn of(line: &str) -> Option<Listed> {
+    fn parse(line: &str) -> Option<Listed> {
         let mut words = line.split_whitespace().skip(1).peekable();
         let waits = words.next_if_eq(&"->").is_some();
         let word = words.next()?;
@@ -247,7 +247,7 @@ impl Listed {
         // EOF.
         let last = words.next()?.parse().unwrap_or(LAST_BYTE);
         Some(Listed {
-            kind: OwnedBy::of(word)?,
+            kind: OwnedBy::parse(word)?,
             is_of_process: word == "POSIX",
             waits,
             pid,
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn of_an_open_file_that_may_not_be_seen_the_taker_alone_is_no_owner() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let key = Key::of(file.path()).unwrap();
+        let key = Key::from_path(file.path()).unwrap();
         let owners = |kind| {
             let all = Locks {
                 open: Vec::new(),
@@ -330,9 +330,9 @@ mod tests {
         assert_eq!(owners(OwnedBy::Flock), [(0, Some(own))]);
         assert!(owners(OwnedBy::Record).is_empty());
         let of_a_process = "1: POSIX  ADVISORY  WRITE 7 fe:00:11 0 EOF";
-        assert!(Listed::of(of_a_process).unwrap().is_of_process);
+        assert!(Listed::parse(of_a_process).unwrap().is_of_process);
         let of_an_open_file = "1: OFDLCK ADVISORY  WRITE -1 fe:00:11 0 EOF";
-        assert_eq!(Listed::of(of_an_open_file).unwrap().pid, 0);
+        assert_eq!(Listed::parse(of_an_open_file).unwrap().pid, 0);
     }
 
     #[test]

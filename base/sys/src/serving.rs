@@ -262,10 +262,8 @@ pub fn process_at(address: SocketAddr) -> Option<u32> {
         .and_then(|mut diag| diag.tcp(wanted))
         .ok()?;
     let is_it = |socket: &&Tcp| socket.addresses()[0] == address && socket.inode != 0;
-    let inodes = sockets
-        .iter()
-        .filter(is_it)
-        .map(|socket| socket.inode.into());
+    let sockets = sockets.iter();
+    let inodes = sockets.filter(is_it).map(|socket| socket.inode.into());
     match owners(&inodes.collect())[..] {
         [pid] => Some(pid),
         _ => None,

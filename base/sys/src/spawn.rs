@@ -51,7 +51,7 @@ enum Piece {
 
 impl Word {
     /// Reads it.
-    pub fn of(text: &str) -> Word {
+    pub fn from_text(text: &str) -> Word {
         let Ok(word) = Word::parse::<Infallible>(text, |piece| Ok(piece.into()));
         word
     }
@@ -234,7 +234,7 @@ impl Program {
         let path = find(name)?;
         Ok(Program {
             path: CString::new(path.as_os_str().as_bytes())?,
-            words: words.iter().map(|word| Word::of(word)).collect(),
+            words: words.iter().map(|word| Word::from_text(word)).collect(),
             text: Vec::new(),
             starts: Vec::new(),
             pointers: Pointers(Vec::new()),

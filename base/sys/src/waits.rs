@@ -102,7 +102,7 @@ const OLDER: [(c_long, &str); 0] = [];
 impl Blocked {
     /// From `202 0x7f00 0x80 ...`, a call and its six arguments in hexadecimal; None for a thread
     /// that runs or sleeps outside a call.
-    fn of(text: &str) -> Option<Blocked> {
+    fn parse(text: &str) -> Option<Blocked> {
         const PRIVATE: u32 = 128;
         const REALTIME: u32 = 256;
         const ALL: u64 = 0;
@@ -163,7 +163,7 @@ fn thread(pid: u32, tid: u32) -> Option<Look> {
         name: line("Name")?.chars().map(printed).collect(),
         sleeps: state.starts_with(['S', 'D']),
         switches: number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?,
-        call: read("syscall").ok().and_then(|text| Blocked::of(&text)),
+        call: read("syscall").ok().and_then(|text| Blocked::parse(&text)),
     })
 }
 
@@ -198,7 +198,7 @@ pub fn for_semaphores(id: i32) -> Vec<u32> {
 
 /// The file of a descriptor of a process.
 pub fn file(pid: u32, descriptor: u32) -> Option<Key> {
-    Key::of(Path::new(&format!("/proc/{pid}/fd/{descriptor}"))).ok()
+    Key::from_path(Path::new(&format!("/proc/{pid}/fd/{descriptor}"))).ok()
 }
 
 /// Words of the memory of a process, without stopping it (process_vm_readv(2)); None without the
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn calls_are_read_with_their_arguments() {
         let call = |number: c_long, rest: &str| {
-            Blocked::of(&format!("{number} {rest} 0x0 0x0 0x7ffd 0x7f81"))
+            Blocked::parse(&format!("{number} {rest} 0x0 0x0 0x7ffd 0x7f81"))
         };
         let futex = |operation, is_private, expected, is_timed| Blocked::Futex {
             address: 0x7f00,
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(call(number, rest), Some(expected), "{number} {rest}");
         }
         for text in ["running", "-1 0x7ffd 0x7f81", "", "202"] {
-            assert_eq!(Blocked::of(text), None, "{text}");
+            assert_eq!(Blocked::parse(text), None, "{text}");
         }
     }
 

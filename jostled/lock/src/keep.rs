@@ -30,7 +30,7 @@ use crate::{Failure, code, guard, say};
 const RELEASE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
-    let server = Server::of(options)?;
+    let server = Server::from_options(options)?;
     let failed = |error| Failure::system("cannot prepare", error);
     let times = Times::new(options.ttl(), options.grace());
     let signals = Signals::listen().map_err(failed)?;
@@ -135,10 +135,8 @@ impl Keeper<'_> {
             .args(&words[1..])
             .env("JOSTLE_LOCK_TOKEN", tokens.join(" "));
         let (wrapper, page, on_loss) = (getpid(), &self.page, self.options.on_loss);
-        let terminal = self
-            .terminal
-            .as_ref()
-            .filter(|it| tcgetpgrp(it) == Ok(getpgrp()));
+        let terminal = self.terminal.as_ref();
+        let terminal = terminal.filter(|it| tcgetpgrp(it) == Ok(getpgrp()));
         let child = self.forker.fork(|| {
             let _ = leave_group();
             let own = getpid();

@@ -254,9 +254,8 @@ impl<'o> Waiter<'o> {
 
     /// Who asks, for people; never the arguments, which may be secret.
     fn text(&self) -> String {
-        let user = ["LOGNAME", "USER"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok());
+        let mut user = ["LOGNAME", "USER"].iter();
+        let user = user.find_map(|name| std::env::var(name).ok());
         let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();

@@ -40,7 +40,7 @@ impl std::fmt::Display for Place {
 }
 
 impl Server {
-    pub(crate) fn of(options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn from_options(options: &Options) -> Result<Self, Failure> {
         let mut server = Self::parse(&options.address()).ok_or_else(|| {
             let text =
                 "the address is none of redis://[USER@]HOST[:PORT], rediss://... and unix:PATH";

@@ -45,10 +45,8 @@ impl Signals {
     pub(crate) fn take(&self) -> Vec<i32> {
         let mut bytes = [0; 64];
         while (&self.heard).read(&mut bytes).is_ok_and(|count| count > 0) {}
-        let come = self
-            .come
-            .iter()
-            .filter(|(_, flag)| flag.swap(false, SeqCst));
+        let come = self.come.iter();
+        let come = come.filter(|(_, flag)| flag.swap(false, SeqCst));
         come.map(|(signal, _)| *signal).collect()
     }
 }

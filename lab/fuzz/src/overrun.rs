@@ -46,7 +46,7 @@ impl Bytes<'_> {
         self.0.next().copied().unwrap_or(0).into()
     }
 
-    fn of(&mut self, words: &'static str) -> &'static str {
+    fn one_of(&mut self, words: &'static str) -> &'static str {
         let count = words.split('|').count();
         words.split('|').nth(self.next() % count).unwrap_or("")
     }
@@ -56,17 +56,17 @@ impl Bytes<'_> {
         let at = self.next() % calls.len();
         let mut call = calls[at].replace('*', "table.unpack(t)");
         while call.contains('N') {
-            call = call.replacen('N', self.of(COUNTS), 1);
+            call = call.replacen('N', self.one_of(COUNTS), 1);
         }
-        let (unit, times) = (self.of(UNITS), self.of(COUNTS));
-        let (tail, tails) = (self.of(UNITS), self.of(COUNTS));
-        let (element, size) = (self.of(ELEMENTS), self.of(COUNTS));
-        let (json, nested) = (self.of(JSON), self.of(COUNTS));
+        let (unit, times) = (self.one_of(UNITS), self.one_of(COUNTS));
+        let (tail, tails) = (self.one_of(UNITS), self.one_of(COUNTS));
+        let (element, size) = (self.one_of(ELEMENTS), self.one_of(COUNTS));
+        let (json, nested) = (self.one_of(JSON), self.one_of(COUNTS));
         let call = match self.next() % 2 {
             0 => format!("while true do pcall(function() {call} end) end"),
             _ => call,
         };
-        let pieces: String = (0..self.next() % 24).map(|_| self.of(PIECES)).collect();
+        let pieces: String = (0..self.next() % 24).map(|_| self.one_of(PIECES)).collect();
         format!(
             "local s, p = ('{unit}'):rep({times}) .. ('{tail}'):rep({tails}), '{pieces}'
              local j, t = '[' .. ('{json}'):rep({nested}) .. '0]', {{}}

@@ -14,9 +14,8 @@ pub fn check(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     match jostle_cli::plans_in(Path::new("a.toml"), &text) {
         Ok(plans) => {
-            let resolved = plans
-                .into_iter()
-                .map(|plan| resolve(plan, 7, &[0, 1]).is_ok());
+            let plans = plans.into_iter();
+            let resolved = plans.map(|plan| resolve(plan, 7, &[0, 1]).is_ok());
             resolved.fold(false, |some, this| some | this)
         }
         Err(error) => {

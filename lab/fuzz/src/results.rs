@@ -73,9 +73,8 @@ pub fn check(data: &[u8]) -> bool {
 fn mutated(file: u8, cut: [u8; 2], changes: &[u8]) -> Vec<u8> {
     let lines = FILES[usize::from(file & 0x7f) % FILES.len()].lines();
     let lines = lines.take(RECORDS);
-    let mut records: Vec<Value> = lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
+    let records = lines.filter_map(|line| serde_json::from_str(line).ok());
+    let mut records: Vec<Value> = records.collect();
     if file >= 0x80 {
         let wide = Value::from(format!("flock:/{}", "x".repeat(70_000)));
         for target in records
@@ -88,9 +87,8 @@ fn mutated(file: u8, cut: [u8; 2], changes: &[u8]) -> Vec<u8> {
     for change in changes.chunks_exact(3) {
         let mut nth = usize::from(u16::from_le_bytes([change[0], change[1]]));
         let absurd = ABSURD[usize::from(change[2]) % ABSURD.len()];
-        let found = records
-            .iter_mut()
-            .find_map(|record| number(record, &mut nth));
+        let mut found = records.iter_mut();
+        let found = found.find_map(|record| number(record, &mut nth));
         if let Some(found) = found {
             // A count stays a whole number, or the line would be no record.
             let whole = found.is_u64() && absurd.starts_with('-') | absurd.contains(['e', '.']);

@@ -68,9 +68,8 @@ pub(crate) fn path_with(directory: &Path) -> anyhow::Result<OsString> {
 /// Where there is none, or it does not tell.
 pub fn version_in_path() -> anyhow::Result<String> {
     let told = shell::output(Command::new("etcd").arg("--version"))?;
-    let version = told
-        .lines()
-        .find_map(|line| line.strip_prefix("etcd Version: "));
+    let mut lines = told.lines();
+    let version = lines.find_map(|line| line.strip_prefix("etcd Version: "));
     Ok(version.context("it does not tell its version")?.to_owned())
 }
 

@@ -88,9 +88,8 @@ pub fn followed(recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError> {
         format!("{by}{}", words.join(" "))
     };
     let before = recipe.before(&ground).into_iter();
-    let before: String = before
-        .map(|words| quoted(words) + " >>log 2>&1 && ")
-        .collect();
+    let before = before.map(|words| quoted(words) + " >>log 2>&1 && ");
+    let before: String = before.collect();
     let server = [
         vec![first_word(recipe, &ground)?],
         recipe.arguments(&ground),

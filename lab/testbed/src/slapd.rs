@@ -172,28 +172,22 @@ fn program(name: &str) -> PathBuf {
 /// slapd.conf(5): the entries in `mdb`, the server's own counts in `monitor`.
 fn configuration(place: &Path, tls: bool) -> String {
     let place = place.display();
-    let mut text = String::new();
-    for schema in ["core", "cosine", "inetorgperson"] {
-        let _ = writeln!(text, "include /etc/ldap/schema/{schema}.schema");
-    }
-    let _ = write!(
-        text,
-        "modulepath /usr/lib/ldap\n\
+    let tls = match tls {
+        true => format!(
+            "TLSCertificateFile {place}/certificate.pem\nTLSCertificateKeyFile {place}/key.pem\n"
+        ),
+        false => String::new(),
+    };
+    format!(
+        "include /etc/ldap/schema/core.schema\n\
+         include /etc/ldap/schema/cosine.schema\n\
+         include /etc/ldap/schema/inetorgperson.schema\n\
+         modulepath /usr/lib/ldap\n\
          moduleload back_mdb\n\
          pidfile {place}/slapd.pid\n\
          argsfile {place}/slapd.args\n\
-         threads 8\n"
-    );
-    if tls {
-        let _ = write!(
-            text,
-            "TLSCertificateFile {place}/certificate.pem\n\
-             TLSCertificateKeyFile {place}/key.pem\n"
-        );
-    }
-    let _ = write!(
-        text,
-        "database mdb\n\
+         threads 8\n\
+         {tls}database mdb\n\
          suffix \"{BASE}\"\n\
          rootdn \"{ADMIN}\"\n\
          rootpw {ADMIN_PASSWORD}\n\
@@ -202,8 +196,7 @@ fn configuration(place: &Path, tls: bool) -> String {
          dbnosync\n\
          index objectClass,uid,cn,sn,mail,member eq\n\
          database monitor\n"
-    );
-    text
+    )
 }
 
 /// The entries: `uid=userN,ou=people` with names, a mail address and a password

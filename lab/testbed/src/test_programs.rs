@@ -32,7 +32,7 @@ pub struct TestProgram {
 impl TestProgram {
     /// The program that cargo says it has made, if the message is about one.
     /// <https://doc.rust-lang.org/cargo/reference/external-tools.html#json-messages>
-    fn of(message: &Value) -> Option<TestProgram> {
+    fn from_message(message: &Value) -> Option<TestProgram> {
         let is_test = message["profile"]["test"].as_bool()?;
         let path = message["executable"].as_str().filter(|_| is_test)?;
         let manifest = Path::new(message["manifest_path"].as_str()?);
@@ -87,7 +87,7 @@ pub fn build(packages: &[&str]) -> anyhow::Result<Vec<TestProgram>> {
     let mut cargo = cargo.stdout(Stdio::piped()).spawn()?;
     let mut programs = Vec::new();
     for line in BufReader::new(cargo.stdout.take().context("no output of cargo")?).lines() {
-        programs.extend(TestProgram::of(&serde_json::from_str(&line?)?));
+        programs.extend(TestProgram::from_message(&serde_json::from_str(&line?)?));
     }
     let status = cargo.wait()?;
     ensure!(status.success(), "`cargo test --no-run` failed: {status}");
@@ -146,16 +146,19 @@ mod tests {
             "profile": {"test": true},
             "executable": "/j/target/debug/deps/results-1",
         });
-        let found = TestProgram::of(&message).unwrap();
+        let found = TestProgram::from_message(&message).unwrap();
         assert_eq!(found.to_string(), "model/results");
         assert_eq!(found.path, Path::new("/j/target/debug/deps/results-1"));
         assert!(!found.is_live());
         message["target"]["name"] = json!("live_across");
-        assert!(TestProgram::of(&message).unwrap().is_live());
+        assert!(TestProgram::from_message(&message).unwrap().is_live());
         message["profile"]["test"] = json!(false);
-        assert_eq!(TestProgram::of(&message), None);
+        assert_eq!(TestProgram::from_message(&message), None);
         let library = json!({"reason": "compiler-artifact", "executable": null});
-        assert_eq!(TestProgram::of(&library), None);
-        assert_eq!(TestProgram::of(&json!({"reason": "build-finished"})), None);
+        assert_eq!(TestProgram::from_message(&library), None);
+        assert_eq!(
+            TestProgram::from_message(&json!({"reason": "build-finished"})),
+            None
+        );
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             block.with_context(|| format!("trial `{}`", trial.name))
         });
         let blocks: Vec<table::Block> = blocks.collect::<anyhow::Result<_>>()?;
-        let result = table::Outcome::of(&trial, &blocks);
+        let result = table::Outcome::new(&trial, &blocks);
         println!("{result}");
         missed += result.missed();
         judged += result.judged();

@@ -68,7 +68,7 @@ pub enum Wanted<'a> {
 }
 
 /// A call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options<'a> {
     /// The engine's address.
     pub address: &'a [u8],
@@ -98,12 +98,9 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
             .variable(b"JOSTLE_CALL_ADDRESS")
             .unwrap_or(b"unix:@procd"),
         timeout_ms: 5000,
-        user: None,
-        failure: None,
-        quiet: false,
-        input: false,
         token: given.variable(b"JOSTLE_CALL_TOKEN"),
         procedure: 1,
+        ..Options::default()
     };
     if let Some(value) = given.variable(b"JOSTLE_CALL_TIMEOUT") {
         options.timeout_ms = timeout(value)?;

@@ -13,9 +13,12 @@ pub(crate) use judge::Judge;
 pub(crate) use measure::Measure;
 
 use crate::labels::Label;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
 use jostle_model::time::{Nanos, Unit};
+use jostle_report::calibrated::CALIBRATED_FORMATS;
+use jostle_report::compare::COMPARE_FORMATS;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -254,7 +257,7 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub strict: bool,
     /// How to print it
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = compare_formats())]
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = named(COMPARE_FORMATS))]
     pub format: String,
     /// Also write a page for a browser: the finding, the ratios, both results overlaid
     #[arg(long, value_name = "FILE")]
@@ -289,7 +292,7 @@ pub(crate) struct Calibrate {
     #[arg(long, requires = "output")]
     pub overwrite: bool,
     /// How to print it
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = calibrated_formats())]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = named(CALIBRATED_FORMATS))]
     pub format: String,
     /// Print neither progress nor notes
     #[arg(short, long)]
@@ -297,14 +300,6 @@ pub(crate) struct Calibrate {
     /// Print no progress
     #[arg(long)]
     pub no_progress: bool,
-}
-
-fn calibrated_formats() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(
-        jostle_report::calibrated::CALIBRATED_FORMATS
-            .iter()
-            .map(|(name, help)| clap::builder::PossibleValue::new(name).help(help)),
-    )
 }
 
 /// Two names; a type of its own, so that clap sees one value.
@@ -329,14 +324,6 @@ fn percent(text: &str) -> Result<f64, String> {
         true => Ok(number / 100.0),
         false => Err("more than 0 and less than 100".to_owned()),
     }
-}
-
-fn compare_formats() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(
-        jostle_report::compare::COMPARE_FORMATS
-            .iter()
-            .map(|(name, help)| clap::builder::PossibleValue::new(name).help(help)),
-    )
 }
 
 #[derive(Debug, Args)]
@@ -376,12 +363,20 @@ pub(crate) struct Targets {
     pub format: String,
 }
 
-fn formats() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(
-        jostle_report::FORMATS
-            .iter()
-            .map(|format| clap::builder::PossibleValue::new(format.name).help(format.summary)),
-    )
+fn formats() -> PossibleValuesParser {
+    let formats = jostle_report::FORMATS.iter();
+    listed(formats.map(|format| (format.name, format.summary)))
+}
+
+fn named(formats: &'static [(&'static str, &'static str)]) -> PossibleValuesParser {
+    listed(formats.iter().copied())
+}
+
+/// Formats, each with its help.
+fn listed(formats: impl Iterator<Item = (&'static str, &'static str)>) -> PossibleValuesParser {
+    formats
+        .map(|(name, help)| PossibleValue::new(name).help(help))
+        .into()
 }
 
 /// An address with or without a port, or a port of this machine.

@@ -67,9 +67,8 @@ fn with_words(arg: Arg, connects: bool) -> Arg {
         Some("WORD") => |typed| {
             let checks = CHECKS.iter().map(|check| (check.name.into(), check.asks));
             let parts = jostle_model::fields::parts();
-            let parts = parts
-                .iter()
-                .map(|part| (part.place.clone(), &*part.meaning));
+            let parts = parts.iter();
+            let parts = parts.map(|part| (part.place.clone(), &*part.meaning));
             named(typed, checks.chain(parts))
         },
         Some("RESULT" | "BASE" | "NEW") => |typed| files(typed, &["jsonl"]),

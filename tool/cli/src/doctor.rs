@@ -17,11 +17,8 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
 /// The whole text, with a newline at its end.
 pub(crate) fn render(findings: &[Finding]) -> String {
     let sorted = worst_first(findings);
-    let width = sorted
-        .iter()
-        .map(|f| f.what.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = sorted.iter();
+    let width = width.map(|f| f.what.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for finding in sorted {
         let word = word(finding.matters);

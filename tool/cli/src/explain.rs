@@ -76,10 +76,8 @@ fn whole_part(part: &Part) -> String {
 
 /// A field, its values, and where the fields in it stand.
 fn one_field(before: &str, field: &Described) -> String {
-    let below = field
-        .part
-        .iter()
-        .map(|part| format!(" (jostle explain {part})"));
+    let below = field.part.iter();
+    let below = below.map(|part| format!(" (jostle explain {part})"));
     let meaning = field.meaning.clone() + &below.collect::<String>();
     let values = field
         .values

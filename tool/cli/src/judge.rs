@@ -229,7 +229,7 @@ impl Bench<'_> {
     /// Whether the latest run can be compared although nothing was seen of its connections.
     fn is_of_a_pair(&self) -> bool {
         let last = self.found.watched.last();
-        last.is_some_and(|last| last.exit == Some(0) && Run::of(last).is_some())
+        last.is_some_and(|last| last.exit == Some(0) && Run::from_watched(last).is_some())
     }
 
     /// Whether so many pairs are enough: at the [`looks`], unless `--repeat` fixes them.
@@ -239,7 +239,12 @@ impl Bench<'_> {
     }
 
     fn pairs(&self) -> Option<Doubled> {
-        let runs: Vec<Run> = self.found.watched.iter().filter_map(Run::of).collect();
+        let runs: Vec<Run> = self
+            .found
+            .watched
+            .iter()
+            .filter_map(Run::from_watched)
+            .collect();
         settle(&self.words, &runs, self.args.repeat.is_none())
     }
 
@@ -325,21 +330,14 @@ fn exit_code(limit: Limit, required: Option<Limit>) -> u8 {
 /// Options that these results do not have, other results beside them, and whatever the
 /// system says.
 pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Result<u8, Failure> {
-    if !alone {
-        return Err(Failure::Usage(
-            "results of `jostle judge` stand beside no others: report them by themselves"
-                .to_owned(),
-        ));
-    }
-    if report.tidy {
-        return Err(Failure::Usage(
-            "results of `jostle judge` have one form of csv: leave --tidy out".to_owned(),
-        ));
-    }
-    if report.card.is_some() {
-        return Err(Failure::Usage(
-            "results of `jostle judge` have no card; --figures writes their figures".to_owned(),
-        ));
+    let refused = match () {
+        () if !alone => Some("stand beside no others: report them by themselves"),
+        () if report.tidy => Some("have one form of csv: leave --tidy out"),
+        () if report.card.is_some() => Some("have no card; --figures writes their figures"),
+        () => None,
+    };
+    if let Some(why) = refused {
+        return Err(Failure::Usage(format!("results of `jostle judge` {why}")));
     }
     let page = html::reserve(report.html.as_deref())?;
     let texts: Vec<String> = found

@@ -251,7 +251,7 @@ fn resume_result(run: &Run) -> Result<u8, Failure> {
     }
     let read = jostle_report::read_whole_lines(&run.plan).map_err(anyhow::Error::from);
     let (sets, bytes) = read?;
-    let Some(rest) = Rest::of(&run.plan, sets, bytes) else {
+    let Some(rest) = Rest::from_sets(&run.plan, sets, bytes) else {
         let file = run.plan.display().to_string();
         let report = quoted(&file);
         complain(&format!(

@@ -56,7 +56,7 @@ pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Resul
     match ranks::join(output.dry_run)? {
         Place::Alone => measure_here(plans, output, None, None),
         Place::Served(code) => Ok(code),
-        Place::First(mut crew) => {
+        Place::Coordinator(mut crew) => {
             // Report errors first: dropping the crew may end all ranks, this process
             // included.
             let code = told(measure_here(plans, output, Some(&mut crew), None));
@@ -227,6 +227,7 @@ fn announce(line: &Line, notes: &[String], resolved: &[Resolved], machine: &Mach
 }
 
 /// The result of the experiments.
+#[derive(Default)]
 struct Ran {
     sets: Vec<ResultSet>,
     /// The gravest of their codes.
@@ -238,11 +239,8 @@ struct Ran {
 impl Ran {
     /// Before the first run.
     fn interrupted(exit: u8) -> Ran {
-        Ran {
-            sets: Vec::new(),
-            exit,
-            error: Some("interrupted".to_owned()),
-        }
+        let (sets, error) = (Vec::new(), Some("interrupted".to_owned()));
+        Ran { sets, exit, error }
     }
 
     /// Puts what an earlier session finished before it; all of it stands in `file`.
@@ -273,17 +271,9 @@ fn run_all(
 ) -> Ran {
     // The wait for other programs does not count.
     let began = Instant::now();
-    let Sinks {
-        mut writer,
-        live,
-        line,
-    } = sinks;
+    let (mut writer, live, line) = (sinks.writer, sinks.live, sinks.line);
     let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
-    let mut ran = Ran {
-        sets: Vec::new(),
-        exit: 0,
-        error: None,
-    };
+    let mut ran = Ran::default();
     for (nth, experiment) in resolved.iter_mut().enumerate() {
         let share = || takes::share(&plans[nth..], began.elapsed());
         experiment.time_limit = parts.quick.then(share);
@@ -322,11 +312,7 @@ fn run_all(
 
 /// Prints the results and writes the page; returns the exit code.
 fn deliver(ran: Ran, files: Files, output: &Output, signals: &Signals) -> Result<u8, Failure> {
-    let Ran {
-        sets,
-        mut exit,
-        mut error,
-    } = ran;
+    let (sets, mut exit, mut error) = (ran.sets, ran.exit, ran.error);
     let mut lost = Vec::new();
     let mut kept = Kept::Nothing;
     if sets.iter().any(|set| !set.runs.is_empty()) {
@@ -469,11 +455,7 @@ pub(crate) fn one(
     signals: &Signals,
     session: Session,
 ) -> Outcome {
-    let Sinks {
-        mut writer,
-        live,
-        line,
-    } = sinks;
+    let (mut writer, live, line) = (sinks.writer, sinks.live, sinks.line);
     if let (Some(live), Some(earlier)) = (live, &session.earlier) {
         live.record(&Record::Experiment(Box::new(earlier.experiment.clone())));
         let runs = earlier.runs.iter().cloned().map(Box::new);
@@ -536,9 +518,8 @@ pub(crate) fn surroundings(resolved: &Resolved, machine: &Machine) -> Environmen
             let typed = spec.argument.as_deref();
             let typed = typed.map(|path| path.replace(jostle_targets::WORKER, "0"));
             let path = typed.as_deref().map_or(usual.as_path(), Path::new);
-            let existing = path
-                .ancestors()
-                .find(|p| p.exists() && !p.as_os_str().is_empty());
+            let mut existing = path.ancestors();
+            let existing = existing.find(|p| p.exists() && !p.as_os_str().is_empty());
             let name = files::file_system(existing.unwrap_or(Path::new(".")));
             environment
                 .file_systems

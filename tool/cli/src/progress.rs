@@ -1,17 +1,17 @@
 //! A progress line on the terminal during the runs, and above it the points with finished
 //! runs. Not shown if stderr is no terminal, because logs need no animation.
 
-mod course;
 mod drawn;
+mod run_progress;
 
 use crate::shown;
-pub(crate) use course::place;
+pub(crate) use run_progress::place;
 
-use course::Course;
 use drawn::Drawn;
 use jostle_engine::experiment::{Limits, Progress};
 use jostle_model::Nanos;
 use jostle_model::text::one_line;
+use run_progress::RunProgress;
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
@@ -33,9 +33,9 @@ pub(crate) struct Line {
     moved: Cell<Instant>,
     /// Whether the last text stays until another is pinned.
     pinned: Cell<bool>,
-    /// The start of `course`'s times.
+    /// The start of `runs`'s times.
     began: Instant,
-    course: RefCell<Course>,
+    runs: RefCell<RunProgress>,
 }
 
 impl Line {
@@ -47,7 +47,7 @@ impl Line {
             moved: Cell::new(Instant::now()),
             pinned: Cell::new(false),
             began: Instant::now(),
-            course: RefCell::default(),
+            runs: RefCell::default(),
         }
     }
 
@@ -85,18 +85,18 @@ impl Line {
                 limits,
             } => {
                 let now = self.began.elapsed();
-                self.course.borrow_mut().planned(points, rounds, takes, now);
+                self.runs.borrow_mut().planned(points, rounds, takes, now);
                 self.note(&plan_in_words(points * rounds, takes, &limits));
             }
             Progress::Run(target, at, run) => {
                 let now = self.began.elapsed();
-                self.course.borrow_mut().begins(target, at, run, now);
+                self.runs.borrow_mut().begins(target, at, run, now);
                 self.runs();
             }
             Progress::Running(_) => {}
             Progress::Done(point) => {
                 let now = self.began.elapsed();
-                self.course.borrow_mut().done(point, now);
+                self.runs.borrow_mut().done(point, now);
                 self.table();
             }
             Progress::Slower { block, all } => self.note(&slower_in_words(block, all)),
@@ -105,7 +105,7 @@ impl Line {
 
     /// Another experiment begins.
     pub(crate) fn restart(&self) {
-        self.course.replace(Course::default());
+        self.runs.replace(RunProgress::default());
         self.clear_table();
     }
 
@@ -119,7 +119,7 @@ impl Line {
         let height = drawn::size().map(|size| usize::from(size.ws_row));
         let height = height.filter(|rows| *rows > 0);
         let most = height.map_or(ROWS, |height| height.saturating_sub(FREE));
-        let texts = self.course.borrow().rows();
+        let texts = self.runs.borrow().rows();
         let shown = &texts[texts.len().saturating_sub(most)..];
         let rows = shown.iter();
         drawn.set_rows(rows.map(|text| one_line(&crate::shown(text)).into_owned()));
@@ -132,7 +132,7 @@ impl Line {
     /// Shows which run is in progress and the remaining time. Before the first run the last
     /// text stays.
     fn runs(&self) {
-        match self.course.borrow().words(self.began.elapsed()) {
+        match self.runs.borrow().words(self.began.elapsed()) {
             Some(words) => self.say(&words),
             None => self.drawn.borrow_mut().draw(),
         }

@@ -35,7 +35,7 @@ pub(crate) enum Place {
     /// No job; nothing is started yet.
     Alone,
     /// The first rank.
-    First(Box<Crew>),
+    Coordinator(Box<Crew>),
     /// Another rank, which has served to its end.
     Served(u8),
 }
@@ -86,10 +86,10 @@ pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
         return refused(launched, "MPI has been joined before");
     };
     Ok(match world::join(link, &mut keeper, rank) {
-        Joined::Other(code) => Place::Served(code),
-        Joined::First(hosts) => Place::First(Box::new(Crew {
+        Joined::Participant(code) => Place::Served(code),
+        Joined::Coordinator(hosts) => Place::Coordinator(Box::new(Crew {
             clock,
-            world: World::of(keeper, hosts),
+            world: World::over(keeper, hosts),
             signals,
         })),
     })

@@ -94,7 +94,7 @@ pub(crate) fn earlier_of(
 
 impl Rest {
     /// The rest of this file; None if it is complete.
-    pub(crate) fn of(path: &Path, mut sets: Vec<ResultSet>, bytes: Vec<u8>) -> Option<Rest> {
+    pub(crate) fn from_sets(path: &Path, mut sets: Vec<ResultSet>, bytes: Vec<u8>) -> Option<Rest> {
         let last = sets.last()?;
         let is_whole = last.end.as_ref().is_some_and(|end| end.error.is_none());
         let then = last.scheduled.iter().flat_map(|known| known.then.clone());
@@ -236,11 +236,8 @@ fn first_missing(set: &ResultSet, points: &[(&str, At)]) -> u32 {
     let last = set.runs.iter().map(|run| run.block).max().unwrap_or(0);
     let made = |(target, at): &(&str, At)| {
         let whole = |run: &&Run| !run.around.errors.contains_key(BROKE_OFF);
-        let mut of_last = set
-            .runs
-            .iter()
-            .filter(|run| run.block == last)
-            .filter(whole);
+        let runs = set.runs.iter();
+        let mut of_last = runs.filter(|run| run.block == last).filter(whole);
         of_last.any(|run| run.target == *target && run.at == *at)
     };
     let sweeps = set.experiment.plan.workload == Workload::Connect;
@@ -334,7 +331,7 @@ mod tests {
         let mut plan = set.experiment.plan.clone();
         change(&mut session, &mut environment, &mut plan);
         let bytes = text(&set).into_bytes();
-        let mut rest = Rest::of(Path::new("a b.jsonl"), vec![set], bytes).unwrap();
+        let mut rest = Rest::from_sets(Path::new("a b.jsonl"), vec![set], bytes).unwrap();
         let now = Now {
             session: &session,
             environment: &environment,
@@ -457,10 +454,10 @@ mod tests {
         let mut set = broken(4);
         set.end.as_mut().unwrap().error = None;
         let path = Path::new("x");
-        let rest = Rest::of(path, vec![set.clone()], Vec::new()).unwrap();
+        let rest = Rest::from_sets(path, vec![set.clone()], Vec::new()).unwrap();
         assert!(rest.broken.is_none());
         assert_eq!(rest.plans, [Plan::of(Workload::Rate)]);
         set.scheduled.as_mut().unwrap().then.clear();
-        assert!(Rest::of(path, vec![set], Vec::new()).is_none());
+        assert!(Rest::from_sets(path, vec![set], Vec::new()).is_none());
     }
 }

@@ -31,15 +31,12 @@ fn typed(entry: &Entry) -> String {
     let argument = entry
         .argument
         .map_or_else(String::new, |argument| format!("[:{argument}]"));
-    let aliases: String = entry
-        .aliases
-        .iter()
-        .map(|alias| format!(", {alias}"))
-        .collect();
+    let aliases = entry.aliases.iter();
+    let aliases: String = aliases.map(|alias| format!(", {alias}")).collect();
     format!("{}{argument}{aliases}", entry.name)
 }
 
-fn of(family: Family) -> impl Iterator<Item = &'static Entry> {
+fn in_family(family: Family) -> impl Iterator<Item = &'static Entry> {
     all().filter(move |entry| entry.family == family)
 }
 
@@ -54,20 +51,15 @@ fn traits(family: Family) -> Vec<Trait> {
 
 /// For the terminal.
 pub(crate) fn text() -> String {
-    let width = all()
-        .map(|entry| typed(entry).chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = all().map(|entry| typed(entry).chars().count());
+    let width = width.max().unwrap_or(0);
     let mut text = String::new();
     for family in Family::ALL {
         text += &format!("{}\n", family.heading());
-        for entry in of(family) {
+        for entry in in_family(family) {
             text += &format!("  {:<width$}  {}\n", typed(entry), entry.summary);
-            let can: Vec<&str> = traits(family)
-                .iter()
-                .filter(|(_, has)| has(entry))
-                .map(|(name, _)| *name)
-                .collect();
+            let can = traits(family).into_iter().filter(|(_, has)| has(entry));
+            let can: Vec<&str> = can.map(|(name, _)| name).collect();
             if !traits(family).is_empty() {
                 text += &format!("  {:<width$}  [{}]\n", "", can.join(", "));
             }
@@ -105,7 +97,7 @@ pub(crate) fn markdown() -> String {
         text += "\n| --- | --- |";
         traits.iter().for_each(|_| text += " --- |");
         text += "\n";
-        for entry in of(family) {
+        for entry in in_family(family) {
             // A bar of a summary would end its cell.
             let summary = entry.summary.replace('|', "\\|");
             text += &format!("| `{}` | {summary} |", typed(entry));
@@ -114,7 +106,7 @@ pub(crate) fn markdown() -> String {
                 .for_each(|(_, has)| text += if has(entry) { " yes |" } else { " - |" });
             text += "\n";
         }
-        for entry in of(family) {
+        for entry in in_family(family) {
             text += &format!("\n### `{}`\n\n{}\n", entry.name, entry.details);
             if let Some(why) = entry.no_threads {
                 text += &format!("\nNot with `--as threads`: {why}.\n");

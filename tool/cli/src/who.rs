@@ -62,12 +62,8 @@ pub(crate) fn who(asked: &Who) -> Result<u8, Failure> {
 /// Without what changes as time passes.
 fn ageless(mut answer: Answer) -> Answer {
     let waits = answer.waits.iter_mut().flat_map(|wait| &mut wait.owners);
-    for party in answer
-        .holders
-        .iter_mut()
-        .chain(&mut answer.waiters)
-        .chain(waits)
-    {
+    let chain = answer.holders.iter_mut().chain(&mut answer.waiters);
+    for party in chain.chain(waits) {
         (party.since_ms, party.left_ms, party.state) = (None, None, None);
     }
     answer
@@ -239,7 +235,7 @@ mod tests {
             command,
             breaks: "ends that process".to_owned(),
         };
-        let mut answer = Answer::of(vec![holder], vec![Party::default()]);
+        let mut answer = Answer::new(vec![holder], vec![Party::default()]);
         answer.free = vec![remedy("kill 7".to_owned()), remedy("x".repeat(90))];
         let expected = format!(
             "fcntl:f: held\n\
@@ -251,7 +247,7 @@ mod tests {
             "x".repeat(90)
         );
         assert_eq!(table("fcntl:f", &answer.noting("n")), expected);
-        let free = Answer::of(Vec::new(), Vec::new());
+        let free = Answer::new(Vec::new(), Vec::new());
         assert_eq!(table("flock:f", &free), "flock:f: nobody holds it\n");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::processes::Processes;
 use crate::sweep::{Sweep, options};
-use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::connect::Only;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::waited::Waited;
@@ -27,7 +27,7 @@ pub(crate) enum Role {
 }
 
 impl Sweep<'_> {
-    pub(crate) fn fork_all(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn fork_all(&mut self) -> Result<()> {
         let Processes {
             clients,
             servers,
@@ -46,7 +46,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn fork(&mut self, kind: Role, number: usize, each: u64) -> Result<(), Aborted> {
+    fn fork(&mut self, kind: Role, number: usize, each: u64) -> Result<()> {
         let keeper = rustix::process::getpid();
         let pid = self.context.forker.fork(|| {
             process::set_name(match kind {
@@ -158,7 +158,7 @@ impl Sweep<'_> {
         }
     }
 
-    pub(crate) fn await_ready(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn await_ready(&mut self) -> Result<()> {
         let all = self.alive.len() as u64;
         let mut waited = Waited::begin();
         while self.board.get(Count::Ready) < all {
@@ -188,7 +188,7 @@ impl Sweep<'_> {
     }
 
     /// One for each acceptor; the others stand by.
-    pub(crate) fn start_servers(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn start_servers(&mut self) -> Result<()> {
         if self.crew.servers == 0 {
             return Ok(());
         }
@@ -213,20 +213,20 @@ impl Sweep<'_> {
     }
 
     /// Sleeps until something happens, and looks after parent and children.
-    pub(crate) fn nap(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn nap(&mut self) -> Result<()> {
         let bell = self.board.get(Count::Bell);
         self.board
             .await_change(Count::Bell, bell, Some(clock::monotonic() + 2_000_000));
         self.look_after()
     }
 
-    pub(crate) fn look_after(&mut self) -> Result<(), Aborted> {
+    pub(crate) fn look_after(&mut self) -> Result<()> {
         self.heed_parent()?;
         self.reap();
         Ok(())
     }
 
-    pub(crate) fn heed_parent(&self) -> Result<(), Aborted> {
+    pub(crate) fn heed_parent(&self) -> Result<()> {
         match self.context.stopped(Duration::ZERO) {
             true => Err(Aborted("interrupted".into())),
             false => Ok(()),
@@ -257,7 +257,7 @@ impl Sweep<'_> {
         })
     }
 
-    pub(crate) fn await_gone(&mut self, kind: Role) -> Result<(), Aborted> {
+    pub(crate) fn await_gone(&mut self, kind: Role) -> Result<()> {
         while self.alive.values().any(|(other, _)| *other == kind) {
             self.nap()?;
             if let Some(death) = self.deaths.first() {

@@ -60,7 +60,7 @@ impl Figures {
     /// Before the first connection.
     pub(crate) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
         let order = sweep.order;
-        let server = ServerProcesses::of(order.server.as_ref(), &order.target, &[]);
+        let server = ServerProcesses::find(order.server.as_ref(), &order.target, &[]);
         let mut figures = Figures {
             ramp_ns,
             memory: KernelMemory::read(),

@@ -194,9 +194,8 @@ pub fn forecast(load: &Demand, open: &[u64], machine: &Machine) -> Result<Vec<St
         });
     }
     let mut notes = Vec::new();
-    let nearest = nearest(load, machine)
-        .into_iter()
-        .find(|limit| limit.at < *most);
+    let mut nearest = nearest(load, machine).into_iter();
+    let nearest = nearest.find(|limit| limit.at < *most);
     if let Some(limit) = nearest {
         if limit.at < *least {
             return Err(Refusal {

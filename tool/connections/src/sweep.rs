@@ -8,7 +8,7 @@ use crate::limits::{explain, memory_floor, remedy};
 use crate::processes::{Processes, RESERVE, Size};
 use jostle_harness::during::During;
 use jostle_harness::watch::Watch;
-use jostle_harness::{Aborted, Context, LOOK_UP, anchor, not_removed, opened};
+use jostle_harness::{Aborted, Context, LOOK_UP, Result, anchor, not_removed, opened};
 use jostle_model::connect::{Accept, Close, PortRange, Stopped};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::Machine;
@@ -92,7 +92,7 @@ impl<'a> Sweep<'a> {
         ledger: &Ledger,
         order: &'a SweepOrder,
         spec: &Spec,
-    ) -> Result<Sweep<'a>, Aborted> {
+    ) -> Result<Sweep<'a>> {
         let aborted = |text: String| Aborted(format!("{}: {text}", order.target));
         let descriptors = files::raise_descriptor_limit();
         let net = Net::read();
@@ -159,19 +159,13 @@ impl<'a> Sweep<'a> {
     }
 
     /// Performs the sweep, telling the parent at each listed number.
-    pub(crate) fn perform(
-        mut self,
-        tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
-    ) -> Result<Closed, Aborted> {
+    pub(crate) fn perform(mut self, tell: &mut dyn FnMut(Reply) -> Result<()>) -> Result<Closed> {
         let done = self.drive(tell);
         self.clear_away();
         done
     }
 
-    fn drive(
-        &mut self,
-        tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
-    ) -> Result<Closed, Aborted> {
+    fn drive(&mut self, tell: &mut dyn FnMut(Reply) -> Result<()>) -> Result<Closed> {
         let start = self.context.clock.now();
         self.fork_all()?;
         self.await_ready()?;
@@ -221,7 +215,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Whether this host goes on, and when all do: at once, where it is alone.
-    fn await_turn(&mut self) -> Result<bool, Aborted> {
+    fn await_turn(&mut self) -> Result<bool> {
         if self.order.together.is_none() {
             return Ok(true);
         }
@@ -239,7 +233,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn start_during(&self) -> Result<Option<During>, Aborted> {
+    fn start_during(&self) -> Result<Option<During>> {
         let Some(command) = &self.order.during else {
             return Ok(None);
         };
@@ -252,7 +246,7 @@ impl<'a> Sweep<'a> {
 
     /// Waits until listed number `nth` is reached. If nothing more can be opened, returns
     /// the call that failed, its error, and the connection that it was for.
-    fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>, Aborted> {
+    fn grow(&mut self, nth: u64) -> Result<Option<(String, String, u64)>> {
         let (mut seen, mut silent) = (0, Waited::begin());
         loop {
             if self.board.get(Count::Reached) >= nth {
@@ -328,13 +322,11 @@ impl<'a> Sweep<'a> {
 
     /// Waits until the client has stopped, and says why: which call failed, with which
     /// error, for which connection.
-    fn stopped(&mut self) -> Result<(String, String, u64), Aborted> {
+    fn stopped(&mut self) -> Result<(String, String, u64)> {
         let mut waited = Waited::begin();
         let working = |sweep: &Sweep<'_>| {
-            let mut clients = sweep
-                .alive
-                .values()
-                .filter(|(kind, _)| *kind == Role::Client);
+            let alive = sweep.alive.values();
+            let mut clients = alive.filter(|(kind, _)| *kind == Role::Client);
             clients.any(|(_, number)| sweep.board.own(*number, Own::Working) != 0)
         };
         while working(self) && waited.so_far() < SETTLE {
@@ -352,7 +344,7 @@ impl<'a> Sweep<'a> {
 
     /// Until everything that is connected is accepted too, and servers have told
     /// their usage; not for long, since servers may have failed.
-    fn settle(&mut self) -> Result<(), Aborted> {
+    fn settle(&mut self) -> Result<()> {
         if self.crew.servers == 0 {
             return Ok(());
         }
@@ -366,10 +358,8 @@ impl<'a> Sweep<'a> {
         let asked = self.board.get(Count::Report) + 1;
         self.board.set(Count::Report, asked);
         let silent = |sweep: &Sweep<'_>| {
-            let mut servers = sweep
-                .alive
-                .values()
-                .filter(|(kind, _)| *kind == Role::Server);
+            let alive = sweep.alive.values();
+            let mut servers = alive.filter(|(kind, _)| *kind == Role::Server);
             servers.any(|(_, number)| {
                 sweep.board.own(*number, Own::Working) != 0
                     && sweep.board.own(*number, Own::Reported) != asked
@@ -382,7 +372,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The side that connected closes first, one process after the other.
-    fn close_all(&mut self) -> Result<(), Aborted> {
+    fn close_all(&mut self) -> Result<()> {
         self.board.order(0, order::CLOSE);
         self.await_gone(Role::Client)?;
         if self.crew.servers > 0 {

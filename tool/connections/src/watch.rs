@@ -45,10 +45,8 @@ impl Sweep<'_> {
     fn used_so_far(&self) -> Used {
         let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
         let of = |wanted: Role| {
-            let mine = self
-                .alive
-                .iter()
-                .filter(move |(_, (kind, _))| *kind == wanted);
+            let alive = self.alive.iter();
+            let mine = alive.filter(move |(_, (kind, _))| *kind == wanted);
             mine.filter_map(|(pid, _)| clock(*pid)).sum()
         };
         Used {

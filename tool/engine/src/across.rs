@@ -16,9 +16,8 @@ pub fn across<'a>(
     hosts: &[Host],
     gathered: impl IntoIterator<Item = &'a HostData>,
 ) -> Result<Option<Across>, Damaged> {
-    let logged = gathered
-        .into_iter()
-        .filter(|host| !host.data.grants.is_empty());
+    let gathered = gathered.into_iter();
+    let logged = gathered.filter(|host| !host.data.grants.is_empty());
     let logged: Vec<_> = logged
         .map(|host| Ok((host, unpacked(&host.data.grants)?)))
         .collect::<Result<_, Damaged>>()?;

@@ -57,9 +57,8 @@ fn code(text: &str) -> String {
     let tests = ["tests", "live_tests"].map(|name| format!("#[cfg(test)]\nmod {name} {{"));
     let begin = tests.iter().filter_map(|tests| text.find(tests)).min();
     let code = &text[..begin.unwrap_or(text.len())];
-    let lines = code
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
+    let lines = code.lines();
+    let lines = lines.filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 

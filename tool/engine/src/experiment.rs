@@ -1,6 +1,6 @@
 //! One experiment, from its resolved plan to its records: the tool's own cost,
 //! pilots, then block after block, each run a record with its verdict. This file
-//! is the course; its parts are files of their own.
+//! is the loop; its parts are files of their own.
 //!
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the run in progress.
@@ -143,7 +143,7 @@ pub struct Earlier {
 
 /// The result of an experiment. It holds all runs that were finished, however the
 /// experiment ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Absent if it ended before the first run.
     pub experiment: Option<Experiment>,
@@ -188,62 +188,41 @@ pub fn run(
     let before = session.earlier.as_ref().map(|earlier| earlier.elapsed);
     let started = before.and_then(|before| now.checked_sub(before));
     environment.hosts = hosts::here(world.hosts());
-    let mut course = Course {
+    let mut experiment_loop = ExperimentLoop {
         world,
         resolved,
         clock,
         session,
-        resumed: Vec::new(),
         started: started.unwrap_or(now),
         block: 0,
         left_out: 0,
-        experiment: None,
-        runs: Vec::new(),
-        fits: Vec::new(),
-        concessions: Vec::new(),
+        made: Outcome::default(),
         hooks: &mut hooks,
     };
-    let stop = course.go(environment).err();
-    let end = course.end(stop);
-    let Course {
-        experiment,
-        session,
-        resumed,
-        runs,
-        fits,
-        concessions,
-        ..
-    } = course;
+    let stop = experiment_loop.go(environment).err();
+    let end = experiment_loop.end(stop);
     Outcome {
-        experiment,
-        scheduled: session.scheduled,
-        resumed,
-        runs,
-        fits,
-        concessions,
+        scheduled: experiment_loop.session.scheduled,
         end,
+        ..experiment_loop.made
     }
 }
 
-struct Course<'a, 'h> {
+struct ExperimentLoop<'a, 'h> {
     world: &'a mut World,
     resolved: &'a Resolved,
     clock: Clock,
     session: Session,
-    resumed: Vec<Resumed>,
     started: Instant,
     /// The last block that was begun, from 1.
     block: u32,
     /// Runs that do not count, because their block was interrupted.
     left_out: usize,
-    experiment: Option<Experiment>,
-    runs: Vec<Run>,
-    fits: Vec<Fit>,
-    concessions: Vec<String>,
+    made: Outcome,
     hooks: &'a mut Hooks<'h>,
 }
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     fn go(&mut self, environment: Environment) -> Result<(), Stop> {
         if self.resolved.plan.workload == Workload::Connect {
             return self.go_connect(environment);
@@ -255,7 +234,7 @@ impl Course<'_, '_> {
             return self.go_find(environment);
         }
         let (experiment, schedule) = match self.take_up()? {
-            Some(experiment) => (experiment, Schedule::of(&self.session.scheduled)),
+            Some(experiment) => (experiment, Schedule::from_record(&self.session.scheduled)),
             None => self.schedule(environment)?,
         };
         let blocks = self.blocks(&experiment, &self.resolved.points(), &schedule);
@@ -284,7 +263,7 @@ impl Course<'_, '_> {
             false => schedule::fit(&pilots, &columns, &asked),
         };
         schedule.concessions.extend(left_out);
-        self.concessions = schedule.concessions.clone();
+        self.made.concessions = schedule.concessions.clone();
         let plan = self.plan_as_scheduled(&columns, &schedule);
         self.session.scheduled.blocks = schedule.blocks;
         self.session.scheduled.times = schedule.times();
@@ -410,7 +389,7 @@ impl Course<'_, '_> {
 
     /// Blocks in which others used so much of the CPUs that they are made again.
     fn spoilt_blocks(&self) -> u32 {
-        spoilt::blocks(&self.runs).len() as u32
+        spoilt::blocks(&self.made.runs).len() as u32
     }
 
     fn goes_on(&self, done: u32, block: Nanos) -> bool {
@@ -421,8 +400,8 @@ impl Course<'_, '_> {
                 .saturating_sub(self.started.elapsed().as_nanos() as u64),
         );
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        let spoilt = spoilt::blocks(&self.runs);
-        for run in self.runs.iter().filter(|p| !spoilt.contains(&p.block)) {
+        let spoilt = spoilt::blocks(&self.made.runs);
+        for run in self.made.runs.iter().filter(|p| !spoilt.contains(&p.block)) {
             by_point
                 .entry((&run.target, run.at))
                 .or_default()
@@ -463,7 +442,7 @@ impl Course<'_, '_> {
             block,
         };
         let (ran, null) = match self.with_null(&order, block) {
-            Err(Stop::Keeper(KeeperError::Failed(text))) if !self.runs.is_empty() => {
+            Err(Stop::Keeper(KeeperError::Failed(text))) if !self.made.runs.is_empty() => {
                 self.finish(
                     experiment,
                     run::broken_off(&self.resolved.plan, which, &text),

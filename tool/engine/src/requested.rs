@@ -97,10 +97,8 @@ pub(crate) fn fill_in(run: &mut Run, requests: &RequestData, data: &RunData, ove
             span,
         }));
     }
-    let named = requests
-        .phases
-        .iter()
-        .map(|part| (part.phase.as_str(), &part.span));
+    let phases = requests.phases.iter();
+    let named = phases.map(|part| (part.phase.as_str(), &part.span));
     for (name, merged) in
         named.chain([("service", &requests.service), ("failed", &requests.failed)])
     {

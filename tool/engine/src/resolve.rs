@@ -1,6 +1,15 @@
 //! From a plan as typed to one that can be run: defaults are filled in, the grid is
 //! expanded, and impossible combinations are rejected before anything starts.
 
+/// Refuses a plan of which one of these holds, in the words beside it.
+macro_rules! refuse_where {
+    ($($holds:expr => $words:literal $(, $of:expr)*;)+) => {
+        $(if $holds {
+            return refuse(format!($words $(, $of)*));
+        })+
+    };
+}
+
 mod connect;
 pub(crate) mod hold;
 mod hosts;
@@ -245,8 +254,9 @@ fn specs(plan: &Plan) -> Result<Vec<Spec>, UsageError> {
     let mut specs: Vec<Spec> = Vec::new();
     for typed in &plan.targets {
         let spec = Spec::parse(typed).map_err(UsageError)?;
-        if specs.iter().any(|known| known.typed == spec.typed) {
-            return refuse(format!("`{typed}` is named twice; --runs repeats a target"));
+        refuse_where! {
+            specs.iter().any(|known| known.typed == spec.typed) =>
+                "`{typed}` is named twice; --runs repeats a target";
         }
         specs.push(spec);
     }
@@ -255,31 +265,24 @@ fn specs(plan: &Plan) -> Result<Vec<Spec>, UsageError> {
 
 fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
     let workers = plan.workers.as_ref().map_or(&[][..], |list| &list.0);
-    if (workers.is_empty() || workers.contains(&0)) && plan.workload != Workload::Spread {
-        return refuse("-w: at least one worker is needed");
+    refuse_where! {
+        (workers.is_empty() || workers.contains(&0)) && plan.workload != Workload::Spread =>
+            "-w: at least one worker is needed";
     }
     if let Some(many) = workers.iter().find(|w| **w > MOST_WORKERS) {
         return refuse(format!("-w {many}: at most {MOST_WORKERS} workers"));
     }
-    if plan.duration == Some(Nanos::ZERO) {
-        return refuse(
-            "-t 0: a window of no length measures nothing; leave -t out and a pilot decides",
-        );
+    refuse_where! {
+        plan.duration == Some(Nanos::ZERO) =>
+            "-t 0: a window of no length measures nothing; leave -t out and a pilot decides";
     }
     check_lists(plan)?;
-    if plan
-        .shared
-        .is_some_and(|share| !(0.0..=1.0).contains(&share))
-    {
-        return refuse("--shared: a share from 0 to 1, such as 0.8");
-    }
-    if plan.acquire_timeout == Some(Nanos::ZERO) {
-        return refuse("--acquire-timeout 0: that is --try");
-    }
-    if plan.acquire_timeout.is_some() && plan.try_only == Some(true) {
-        return refuse(
-            "--try does not wait, so that --acquire-timeout has nothing to end; leave one out",
-        );
+    refuse_where! {
+        plan.shared.is_some_and(|share| !(0.0..=1.0).contains(&share)) =>
+            "--shared: a share from 0 to 1, such as 0.8";
+        plan.acquire_timeout == Some(Nanos::ZERO) => "--acquire-timeout 0: that is --try";
+        plan.acquire_timeout.is_some() && plan.try_only == Some(true) =>
+            "--try does not wait, so that --acquire-timeout has nothing to end; leave one out";
     }
     check_tasks(plan)?;
     check_spans(plan)
@@ -287,13 +290,10 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
 
 /// Refuses spans of no length that no workload can have.
 fn check_spans(plan: &Plan) -> Result<(), UsageError> {
-    if plan.timer_slack == Some(Nanos::ZERO) {
-        return refuse(
-            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
-        );
-    }
-    if plan.budget == Some(Nanos::ZERO) {
-        return refuse("--budget 0: nothing can be measured in no time");
+    refuse_where! {
+        plan.timer_slack == Some(Nanos::ZERO) =>
+            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns";
+        plan.budget == Some(Nanos::ZERO) => "--budget 0: nothing can be measured in no time";
     }
     Ok(())
 }
@@ -306,18 +306,18 @@ fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
         };
     }
     let spins = |busy: Option<Busy>| matches!(busy, Some(Busy::Spin(span)) if span.0 > 0);
-    if spins(plan.hold) || spins(plan.idle) {
-        return refuse(
+    refuse_where! {
+        spins(plan.hold) || spins(plan.idle) =>
             "--as tasks: a worker that spins would stop all others of its thread; a hold and idle \
-             that sleep, or --as processes",
-        );
+             that sleep, or --as processes";
     }
     Ok(())
 }
 
 fn check_lists(plan: &Plan) -> Result<(), UsageError> {
-    if plan.workload == Workload::Contend && plan.keys.as_ref().is_some_and(|k| k.0.len() > 1) {
-        return refuse("--keys: one number; `jostle hold` sweeps how many are held");
+    refuse_where! {
+        plan.workload == Workload::Contend && plan.keys.as_ref().is_some_and(|k| k.0.len() > 1) =>
+            "--keys: one number; `jostle hold` sweeps how many are held";
     }
     let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
     let held = most(&plan.workers).zip(most(&plan.keys));
@@ -380,17 +380,13 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     hold::check_target(plan, spec)?;
     hold::check_lease(plan, spec)?;
     let (name, can) = (&spec.typed, &spec.entry.lock);
-    if spec.entry.family == Family::Connection {
-        return refuse(format!(
-            "{name} is no lock; connections are opened by `jostle connect {name}`"
-        ));
+    refuse_where! {
+        spec.entry.family == Family::Connection =>
+            "{name} is no lock; connections are opened by `jostle connect {name}`";
     }
     let which = |can: fn(&jostle_targets::Entry) -> bool| -> String {
-        let names: Vec<&str> = jostle_targets::TABLE
-            .iter()
-            .filter(|entry| can(entry))
-            .map(|entry| entry.name)
-            .collect();
+        let names = jostle_targets::TABLE.iter().filter(|entry| can(entry));
+        let names: Vec<&str> = names.map(|entry| entry.name).collect();
         names.join(", ")
     };
     if plan.workload.facts().session_each {
@@ -399,39 +395,24 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if let (Some(Carrier::Threads), Some(why)) = (plan.carrier, spec.entry.no_threads) {
         return refuse(format!("{name} --as threads: {why}"));
     }
-    if plan.carrier == Some(Carrier::Tasks) && !spec.entry.carries_tasks() {
-        return refuse(format!(
+    refuse_where! {
+        plan.carrier == Some(Carrier::Tasks) && !spec.entry.carries_tasks() =>
             "{name} --as tasks: a call that waits would stop all workers of its thread; \
-             --as processes, or one of: {}",
-            which(|e| e.carries_tasks())
-        ));
-    }
-    if plan.shared() > 0.0 && !can.shared {
-        return refuse(format!(
-            "{name} has no shared mode; --shared works with: {}",
-            which(|e| e.lock.shared)
-        ));
+             --as processes, or one of: {}", which(|e| e.carries_tasks());
+        plan.shared() > 0.0 && !can.shared =>
+            "{name} has no shared mode; --shared works with: {}", which(|e| e.lock.shared);
     }
     if plan.pipeline() > 1 {
         check_pipeline(plan, spec, &which)?;
     }
-    if plan.range() != Range::Same && !can.ranges {
-        return refuse(format!(
-            "{name} locks no byte ranges; --range works with: {}",
-            which(|e| e.lock.ranges)
-        ));
-    }
-    if plan.open_each == Some(true) && !can.open_each {
-        return refuse(format!(
-            "{name} opens no file; --open-each works with: {}",
-            which(|e| e.lock.open_each)
-        ));
-    }
-    if plan.acquire_timeout.is_some() && !can.timeout {
-        return refuse(format!(
+    refuse_where! {
+        plan.range() != Range::Same && !can.ranges =>
+            "{name} locks no byte ranges; --range works with: {}", which(|e| e.lock.ranges);
+        plan.open_each == Some(true) && !can.open_each =>
+            "{name} opens no file; --open-each works with: {}", which(|e| e.lock.open_each);
+        plan.acquire_timeout.is_some() && !can.timeout =>
             "{name} cannot give up after a time (its system call has no timeout); --try does not wait at all, and --acquire-timeout works with: {}",
-            which(|e| e.lock.timeout)
-        ));
+            which(|e| e.lock.timeout);
     }
     Ok(())
 }
@@ -446,19 +427,13 @@ fn check_sessions(
     fn has(entry: &jostle_targets::Entry) -> bool {
         entry.lock.open_each || (entry.lock.remote && entry.lock.starts == 0)
     }
-    if !has(spec.entry) {
-        return refuse(format!(
+    refuse_where! {
+        !has(spec.entry) =>
             "{spec} has no session that a job would open for each lock; {} works with: {}",
-            plan.workload,
-            which(has)
-        ));
-    }
-    if plan.carrier == Some(Carrier::Tasks) {
-        return refuse(format!(
+            plan.workload, which(has);
+        plan.carrier == Some(Carrier::Tasks) =>
             "{} --as tasks: opening a session waits, which would stop all workers of its thread; \
-             --as processes or threads",
-            plan.workload
-        ));
+             --as processes or threads", plan.workload;
     }
     Ok(())
 }
@@ -469,24 +444,19 @@ fn check_pipeline(
     which: &impl Fn(fn(&jostle_targets::Entry) -> bool) -> String,
 ) -> Result<(), UsageError> {
     let (name, can) = (&spec.typed, &spec.entry.lock);
-    if !can.pipeline {
-        return refuse(format!(
+    refuse_where! {
+        !can.pipeline =>
             "{name} takes one request at a time; --pipeline works with: {}",
-            which(|e| e.lock.pipeline)
-        ));
+            which(|e| e.lock.pipeline);
     }
-    let several = plan
-        .workers
-        .as_ref()
-        .is_some_and(|list| list.0.iter().any(|w| *w > 1));
+    let workers = plan.workers.as_ref();
+    let several = workers.is_some_and(|list| list.0.iter().any(|w| *w > 1));
     // Without a queue a taken lock is refused, and the requests behind it are
     // on their way already.
-    if plan.names == Some(Names::One) && several && !can.fifo {
-        return refuse(format!(
+    refuse_where! {
+        plan.names == Some(Names::One) && several && !can.fifo =>
             "{name} does not queue, so that pipelined requests for one lock would be refused; \
-             --names own, or -w 1, or one of: {}",
-            which(|e| e.lock.pipeline && e.lock.fifo)
-        ));
+             --names own, or -w 1, or one of: {}", which(|e| e.lock.pipeline && e.lock.fifo);
     }
     Ok(())
 }

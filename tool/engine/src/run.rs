@@ -214,12 +214,8 @@ fn per_worker(
 ) -> Option<jostle_model::record::PerWorker> {
     let mut shares = fairness::per_worker(&data.workers.operations)?;
     if order.measure == Measure::Full {
-        let longest = data
-            .workers
-            .longest_wait_ns
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, wait)| **wait);
+        let longest_wait_ns = data.workers.longest_wait_ns.iter();
+        let longest = longest_wait_ns.enumerate().max_by_key(|(_, wait)| **wait);
         shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
         shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
         shares.pending = Some(data.attempts.pending);
@@ -342,11 +338,8 @@ fn sessions(run: &mut Run, data: &RunData, over: &[Nanos]) {
 }
 
 fn keep_histograms(run: &mut Run, data: &RunData, named: fn(&str) -> &str) {
-    for (name, merged) in data
-        .figures
-        .iter()
-        .chain([(&"censored_ns".to_owned(), &data.censored)])
-    {
+    let figures = data.figures.iter();
+    for (name, merged) in figures.chain([(&"censored_ns".to_owned(), &data.censored)]) {
         if !merged.buckets.0.is_empty() {
             run.histograms
                 .insert(named(name).to_owned(), merged.buckets.clone());

@@ -132,7 +132,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The schedule of an experiment that is resumed. Its plan has only the points that
     /// were kept.
-    pub(crate) fn of(scheduled: &Scheduled) -> Schedule {
+    pub(crate) fn from_record(scheduled: &Scheduled) -> Schedule {
         let timing = |times: &RunTimes| Timing {
             window: Nanos(times.window_ns),
             warmup: Nanos(times.warmup_ns),
@@ -145,7 +145,7 @@ impl Schedule {
         }
     }
 
-    /// As [`Schedule::of`] takes it.
+    /// As [`Schedule::from_record`] takes it.
     pub(crate) fn times(&self) -> Vec<RunTimes> {
         let kept = self.points.iter().flatten();
         let times = kept.map(|timing| RunTimes {
@@ -220,10 +220,8 @@ fn fit_given(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     while share.is_none() && asked.may_drop && drop_interior(columns, &mut kept) {
         share = shrink(points, &kept, asked, wanted);
     }
-    let dropped: Vec<String> = dropped_columns(columns, &kept)
-        .iter()
-        .map(u64::to_string)
-        .collect();
+    let dropped = dropped_columns(columns, &kept);
+    let dropped: Vec<String> = dropped.iter().map(u64::to_string).collect();
     if !dropped.is_empty() {
         concessions.push(format!("left out {} {}", asked.option, dropped.join(":")));
     }
@@ -232,11 +230,8 @@ fn fit_given(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
         (Some(runs), _) => runs,
         (None, Some(_)) => BLOCKS,
         (None, None) => {
-            let block: u64 = timings(points, &kept, asked, 0.0)
-                .iter()
-                .flatten()
-                .map(Timing::total)
-                .sum();
+            let block = timings(points, &kept, asked, 0.0);
+            let block: u64 = block.iter().flatten().map(Timing::total).sum();
             fitting_blocks(block, asked.budget).clamp(FEWEST_BLOCKS, BLOCKS)
         }
     };
@@ -356,12 +351,8 @@ fn shrink(points: &[Pilot], kept: &[bool], asked: &Asked, blocks: u32) -> Option
 /// Drops the swept value that stands closest between its neighbours, by ratio;
 /// the first and the last stay. False if none is left to drop.
 fn drop_interior(columns: &[u64], kept: &mut [bool]) -> bool {
-    let mut values: Vec<u64> = columns
-        .iter()
-        .zip(kept.iter())
-        .filter(|(_, k)| **k)
-        .map(|(c, _)| *c)
-        .collect();
+    let values = columns.iter().zip(kept.iter());
+    let mut values: Vec<u64> = values.filter(|(_, k)| **k).map(|(c, _)| *c).collect();
     values.sort_unstable();
     values.dedup();
     let closest = values
@@ -379,12 +370,8 @@ fn drop_interior(columns: &[u64], kept: &mut [bool]) -> bool {
 }
 
 fn dropped_columns(columns: &[u64], kept: &[bool]) -> Vec<u64> {
-    let mut dropped: Vec<u64> = columns
-        .iter()
-        .zip(kept)
-        .filter(|(_, k)| !**k)
-        .map(|(c, _)| *c)
-        .collect();
+    let dropped = columns.iter().zip(kept);
+    let mut dropped: Vec<u64> = dropped.filter(|(_, k)| !**k).map(|(c, _)| *c).collect();
     dropped.sort_unstable();
     dropped.dedup();
     dropped

@@ -125,9 +125,8 @@ fn runs_ns(plan: &Plan, asked: &Asked) -> u64 {
         targets.flat_map(|target| ats.iter().map(move |at| (target, at)))
     };
     let swept = plan.workload.swept();
-    let columns: Vec<u64> = points()
-        .map(|(_, at)| (swept.of)(at).unwrap_or(0))
-        .collect();
+    let columns = points().map(|(_, at)| (swept.of)(at).unwrap_or(0));
+    let columns: Vec<u64> = columns.collect();
     if plan.workload.has_window() {
         let pilots: Vec<Pilot> = points().map(|(_, at)| guess(plan, at)).collect();
         return schedule::fit(&pilots, &columns, asked).takes().0;
@@ -240,10 +239,8 @@ fn sweep_ns(plan: &Plan, target: &str) -> u64 {
     };
     let one = [1];
     let sources = plan.sources.as_ref().map_or(&one[..], |list| &list.0);
-    let listeners = plan
-        .listeners
-        .as_ref()
-        .map_or(1, |list| list.0.len() as u64);
+    let listeners = plan.listeners.as_ref();
+    let listeners = listeners.map_or(1, |list| list.0.len() as u64);
     let curves = sources.iter().map(|sources| {
         let even = EVEN_PORTS.saturating_mul(*sources).saturating_mul(ports);
         let crowded = match tcp && plan.port_range.is_none() {

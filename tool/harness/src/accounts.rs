@@ -123,7 +123,7 @@ pub fn busy_ns() -> Option<u64> {
 impl Books {
     /// Before the first worker exists.
     pub fn open(order: &RunOrder, embedded: &[u32]) -> Books {
-        let server = ServerProcesses::of(order.server.as_ref(), &order.target, embedded);
+        let server = ServerProcesses::find(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
             ([_, ..], _) => ours([&order.cpus, &order.server_cpus]),
             // Somebody else's runs where it likes.
@@ -405,10 +405,8 @@ fn reaped(looks: [&Look; 3], edges: [&Census; 2]) -> BTreeMap<u32, u64> {
         }
     }
     let each = after.identities.iter().map(|(pid, identity)| {
-        let known = before
-            .identities
-            .get(pid)
-            .map_or(0, |known| known.reaped_ns);
+        let known = before.identities.get(pid);
+        let known = known.map_or(0, |known| known.reaped_ns);
         let less = known + earlier.get(pid).copied().unwrap_or(0);
         (*pid, identity.reaped_ns.saturating_sub(less))
     });

@@ -23,6 +23,9 @@ pub const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 /// A run that failed; the message is for the user.
 pub struct Aborted(pub String);
 
+/// What a part of a run comes to.
+pub type Result<T, E = Aborted> = std::result::Result<T, E>;
+
 /// The keeper's means for every run.
 #[derive(Debug)]
 pub struct Context {
@@ -85,7 +88,7 @@ impl Context {
     ///
     /// # Errors
     /// The parent has gone.
-    pub fn tell(&self, reply: &Reply) -> Result<(), Aborted> {
+    pub fn tell(&self, reply: &Reply) -> Result<()> {
         let gone = |error: std::io::Error| Aborted(error.to_string());
         send(&mut self.stream.try_clone().map_err(gone)?, reply).map_err(gone)
     }
@@ -94,7 +97,7 @@ impl Context {
     ///
     /// # Errors
     /// The parent has gone.
-    pub fn hear(&self, patience: Duration) -> Result<Option<Request>, Aborted> {
+    pub fn hear(&self, patience: Duration) -> Result<Option<Request>> {
         let gone = |error: std::io::Error| Aborted(error.to_string());
         match readable(&self.stream, patience).map_err(gone)? {
             true => receive(&mut self.stream.try_clone().map_err(gone)?)

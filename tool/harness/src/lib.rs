@@ -17,8 +17,8 @@ mod refusal;
 pub mod watch;
 
 pub use context::{
-    Aborted, Context, LOOK_UP, RAMP_PATIENCE_NS, how_it_ended, not_removed, opened, readable,
-    receive, send,
+    Aborted, Context, LOOK_UP, RAMP_PATIENCE_NS, Result, how_it_ended, not_removed, opened,
+    readable, receive, send,
 };
 pub use machine::{MachineReading, harness_ns, steal_share};
 pub use refusal::{Refusal, bytes};

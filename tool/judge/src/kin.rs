@@ -104,7 +104,7 @@ impl Kin {
 
     /// CPU time of those that were others', and now are this owner's.
     fn moved(&mut self, to: Whose) -> u64 {
-        let others = self.of(Whose::Other);
+        let others = self.pids(Whose::Other);
         self.reckon();
         let now = others.iter().filter_map(|pid| self.members.get(pid));
         let now = now.filter(|member| member.whose == to);
@@ -113,7 +113,7 @@ impl Kin {
 
     /// Whether the server had processes, and none of them runs any more.
     pub(super) fn server_is_gone(&self) -> bool {
-        !self.server.is_empty() && self.of(Whose::Server).into_iter().all(process::is_over)
+        !self.server.is_empty() && self.pids(Whose::Server).into_iter().all(process::is_over)
     }
 
     /// Decides anew whose each process is.
@@ -224,12 +224,10 @@ impl Kin {
     }
 
     /// The processes of an owner.
-    pub(super) fn of(&self, whose: Whose) -> Vec<u32> {
+    pub(super) fn pids(&self, whose: Whose) -> Vec<u32> {
         let members = self.members.iter();
-        members
-            .filter(|(_, member)| member.whose == whose)
-            .map(|(pid, _)| *pid)
-            .collect()
+        let members = members.filter(|(_, member)| member.whose == whose);
+        members.map(|(pid, _)| *pid).collect()
     }
 
     /// Other processes, dead ones too, with their names and CPU time, largest first.
@@ -271,21 +269,21 @@ mod live_tests {
         let two = children();
         let mut kin = Kin::new();
         kin.follow(shell.id(), 0);
-        assert_eq!(kin.of(Whose::Generator).len(), 3, "{two:?}");
+        assert_eq!(kin.pids(Whose::Generator).len(), 3, "{two:?}");
         // Other tests of this process have children too.
-        assert!(kin.of(Whose::Tool).contains(&std::process::id()));
+        assert!(kin.pids(Whose::Tool).contains(&std::process::id()));
         kin.serve(&[two[0], shell.id()]);
         // A part of the command is none of what stands behind its server.
         kin.stand_behind(&[two[1]]);
-        assert!(kin.of(Whose::Behind).is_empty());
+        assert!(kin.pids(Whose::Behind).is_empty());
         // What was the command's from its birth stays so; only roots move.
-        assert_eq!(kin.of(Whose::Server), [two[0]]);
-        assert!(kin.of(Whose::Generator).contains(&shell.id()));
+        assert_eq!(kin.pids(Whose::Server), [two[0]]);
+        assert!(kin.pids(Whose::Generator).contains(&shell.id()));
         // An orphan keeps its owner.
         shell.kill().unwrap();
         shell.wait().unwrap();
         kin.look(true);
-        assert_eq!(kin.of(Whose::Generator), [two[1]]);
+        assert_eq!(kin.pids(Whose::Generator), [two[1]]);
         for pid in two {
             jostle_sys::process::kill(pid);
         }

@@ -232,8 +232,8 @@ impl<'a> Sampler<'a> {
         if let Some(named) = &order.server {
             sampler.know(named);
         }
-        sampler.generator.begin(&sampler.kin.of(Whose::Generator));
-        sampler.server.begin(&sampler.kin.of(Whose::Server));
+        sampler.generator.begin(&sampler.kin.pids(Whose::Generator));
+        sampler.server.begin(&sampler.kin.pids(Whose::Server));
         sampler
     }
 
@@ -325,17 +325,17 @@ impl<'a> Sampler<'a> {
         self.generator_ns += used(Whose::Generator);
         let cpus = used(Whose::Generator) as f64 / 1e9 / span_s.max(f64::MIN_POSITIVE);
         self.most_cpus = self.most_cpus.max(cpus);
-        let generators = self.kin.of(Whose::Generator);
+        let generators = self.kin.pids(Whose::Generator);
         self.generator
             .look(&self.kin, &generators, used(Whose::Generator), span_s);
         self.generator.stopped_for(self.stopped_s(from_ns, now_ns));
         if around {
-            let server = self.kin.of(Whose::Server);
+            let server = self.kin.pids(Whose::Server);
             self.server.look_at_titles(&self.kin, &server);
         }
         self.server.look(
             &self.kin,
-            &self.kin.of(Whose::Server),
+            &self.kin.pids(Whose::Server),
             used(Whose::Server),
             span_s,
         );

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 impl Sampler<'_> {
     /// Looks for the server's processes.
     pub(super) fn know(&mut self, at: &ServerAt) {
-        let server = ServerProcesses::of(Some(at), "", &[]);
+        let server = ServerProcesses::find(Some(at), "", &[]);
         server.look();
         let roots = server.roots();
         self.serve(&roots);
@@ -53,7 +53,7 @@ impl Sampler<'_> {
             let Some(sockets) = &mut self.sockets else {
                 return;
             };
-            ports = sockets.look_beside(&inodes(&self.kin.of(Whose::Behind)), 2);
+            ports = sockets.look_beside(&inodes(&self.kin.pids(Whose::Behind)), 2);
         }
     }
 
@@ -82,7 +82,7 @@ impl Sampler<'_> {
         };
         if let (Some(port), None) = (port, &self.found) {
             self.know(&ServerAt::Port(port));
-            self.server.begin(&self.kin.of(Whose::Server));
+            self.server.begin(&self.kin.pids(Whose::Server));
         } else if let Some((server, _)) = &self.found
             && AGAIN.contains(&looks)
         {
@@ -99,7 +99,7 @@ impl Sampler<'_> {
             sockets.look_beside(&inodes(generators), 0);
         }
         if self.found.is_some() && (again || (around && sockets.has_downstream())) {
-            let ports = sockets.look_beside(&inodes(&self.kin.of(Whose::Server)), 1);
+            let ports = sockets.look_beside(&inodes(&self.kin.pids(Whose::Server)), 1);
             let before_ns = stat::own_cpu_ns();
             self.follow_behind(ports);
             self.searched_ns += stat::own_cpu_ns() - before_ns;
@@ -110,7 +110,7 @@ impl Sampler<'_> {
         sockets.look();
         // Each descriptor of the server is looked at, so that this comes ever less often.
         if looks.is_power_of_two() {
-            sockets.share_out(&self.kin.of(Whose::Server));
+            sockets.share_out(&self.kin.pids(Whose::Server));
         }
     }
 }

@@ -175,10 +175,8 @@ impl Sockets {
     /// The port to which nearly all connections lead that are new since the start.
     fn newly_connected(&self, all: &[Tcp]) -> Option<u16> {
         let serves = listening(all.iter());
-        let local = self
-            .newly_to
-            .iter()
-            .filter(|(port, _)| serves.contains(port));
+        let newly_to = self.newly_to.iter();
+        let local = newly_to.filter(|(port, _)| serves.contains(port));
         let (port, most) = local.max_by_key(|(_, count)| **count)?;
         let sum: usize = self.newly_to.values().sum();
         (sum >= NEW && *most as f64 >= NEW_SHARE * sum as f64).then_some(*port)

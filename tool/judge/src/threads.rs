@@ -175,10 +175,8 @@ impl Threads {
 
     /// Drops the series of all but the busiest; those that live are followed anew.
     fn sweep(&mut self, kept: usize) {
-        let totals = self
-            .followed
-            .iter()
-            .map(|(key, thread)| (*key, thread.total()));
+        let followed = self.followed.iter();
+        let totals = followed.map(|(key, thread)| (*key, thread.total()));
         let mut totals: Vec<((u32, u32), f64)> = totals.collect();
         totals.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (key, _) in totals.into_iter().skip(kept) {

@@ -20,7 +20,7 @@ pub fn contrasts(workload: Workload) -> &'static [&'static str] {
 /// The default sweep. It is printed even if it is the default, because it states what was
 /// measured.
 pub fn swept(workload: Workload) -> Plan {
-    of(workload, |default| match default {
+    of_sort(workload, |default| match default {
         DefaultValue::Swept(typed) => Some(typed),
         _ => None,
     })
@@ -29,7 +29,7 @@ pub fn swept(workload: Workload) -> Plan {
 /// Every option whose default is always the same, for this workload; fields
 /// that it does not use, or that have no such default, are absent.
 pub fn options(workload: Workload) -> Plan {
-    of(workload, |default| match default {
+    of_sort(workload, |default| match default {
         DefaultValue::Fixed(typed) => Some(typed),
         _ => None,
     })
@@ -37,14 +37,14 @@ pub fn options(workload: Workload) -> Plan {
 
 /// The defaults of the options that only requests have; absent if locks are measured.
 pub fn requests(workload: Workload) -> Plan {
-    of(workload, |default| match default {
+    of_sort(workload, |default| match default {
         DefaultValue::OfRequests(typed) => Some(typed),
         _ => None,
     })
 }
 
 /// The defaults of one sort, from the table of options.
-fn of(workload: Workload, sort: fn(DefaultValue) -> Option<&'static str>) -> Plan {
+fn of_sort(workload: Workload, sort: fn(DefaultValue) -> Option<&'static str>) -> Plan {
     let mut plan = Plan::of(workload);
     for option in OPTIONS {
         let default = option.in_workload(workload).map(|used| used.default);

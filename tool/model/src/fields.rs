@@ -231,9 +231,8 @@ fn describe<'a>(
             below.push((inner, place.clone()));
             place
         });
-        let values = inner
-            .filter(|inner| inner.is_enum)
-            .map_or(&[][..], |of| &of.members);
+        let values = inner.filter(|inner| inner.is_enum);
+        let values = values.map_or(&[][..], |of| &of.members);
         fields.push(Described {
             name: with_marks(member),
             meaning: member.meaning.clone(),
@@ -259,9 +258,8 @@ fn with_marks(member: &Member) -> String {
     let list = of_type.contains("Vec<") || of_type.contains('[');
     let map = of_type.contains("Map<") || ["Counts", "Signs"].contains(&of_type.as_str());
     let marks = [(list, "[]"), (map, "{}"), (member.may_be_absent, "?")];
-    let marks = marks
-        .into_iter()
-        .filter_map(|(has, mark)| has.then_some(mark));
+    let marks = marks.into_iter();
+    let marks = marks.filter_map(|(has, mark)| has.then_some(mark));
     match member.is_flat {
         // Its fields have no type here; the meaning names them.
         true => format!("({})", member.name),

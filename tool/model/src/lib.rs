@@ -6,6 +6,15 @@
 //!
 //! Nothing here reads a clock, a file or the machine.
 
+/// Joins fields of another host's part to those of one's own: sums, then the greatest.
+#[macro_export]
+macro_rules! joined {
+    ($all:ident, $one:ident: $($sum:ident)+ $(; $($most:ident)+)?) => {
+        $($all.$sum += $one.$sum;)+
+        $($($all.$most = $all.$most.max($one.$most);)+)?
+    };
+}
+
 pub mod calibrated;
 pub mod connect;
 pub mod defaults;

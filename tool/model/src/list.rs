@@ -94,11 +94,8 @@ fn number(text: &str) -> Result<u64, String> {
         _ => (text, 1.0),
     };
     let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let value = digits
-        .parse::<f64>()
-        .ok()
-        .filter(|_| plain)
-        .map(|v| v * scale);
+    let value = digits.parse::<f64>().ok().filter(|_| plain);
+    let value = value.map(|v| v * scale);
     match value {
         Some(v) if v.fract() == 0.0 && v <= 1e12 => Ok(v as u64),
         _ => Err(format!(

@@ -49,13 +49,8 @@ pub struct OpenLoop {
 impl OpenLoop {
     /// Adds the counts of another host's generator.
     pub fn join(&mut self, other: &OpenLoop) {
-        self.planned += other.planned;
-        self.done += other.done;
-        self.failed += other.failed;
-        self.dropped += other.dropped;
-        self.in_flight += other.in_flight;
-        self.dropped_with_slot += other.dropped_with_slot;
-        self.dropped_at_end += other.dropped_at_end;
+        crate::joined!(self, other: planned done failed dropped in_flight dropped_with_slot
+            dropped_at_end);
     }
 
     /// Whether every planned request is accounted for, once.

@@ -260,10 +260,8 @@ impl Plan {
                 *text = without;
             }
         }
-        for option in OPTIONS
-            .iter()
-            .filter(|option| option.kind == ValueKind::Text)
-        {
+        let found = OPTIONS.iter();
+        for option in found.filter(|option| option.kind == ValueKind::Text) {
             let text = option.get(&self).unwrap_or_default();
             if let Cow::Owned(without) = redacted(&text) {
                 // Any text will do.

@@ -62,7 +62,7 @@ impl From<Party> for Process {
 
 /// The wait of one thread.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Wait {
     /// Its process.
     pub pid: u32,
@@ -112,7 +112,7 @@ pub struct Answer {
 
 impl Answer {
     /// Held by these, or free if there are none.
-    pub fn of(holders: Vec<Party>, waiters: Vec<Party>) -> Answer {
+    pub fn new(holders: Vec<Party>, waiters: Vec<Party>) -> Answer {
         Answer {
             state: match holders.is_empty() {
                 true => State::Free,

@@ -100,110 +100,68 @@ pub struct Facts {
     pub quick: &'static str,
 }
 
-const QUICK: &str =
-    "Three runs of each point, and as many points as fit into a minute: a first look";
+/// The values that most rows share.
+const ROW: Facts = Facts {
+    workload: Workload::Contend,
+    shape: Shape::Contend,
+    targets: &[],
+    contrasts: &[],
+    per: "lock",
+    drawn: "lock",
+    per_second: "locks/s",
+    session_each: false,
+    may_drop: false,
+    quick: "Three runs of each point, and as many points as fit into a minute: a first look",
+};
 
-/// One row for each workload.
-const FACTS: &[Facts] = &[
-    Facts {
-        workload: Workload::Contend,
-        shape: Shape::Contend,
+/// `WORKLOAD { field: value, ... }`, each a row whose other fields are those of [`ROW`].
+macro_rules! facts {
+    ($($workload:ident { $($field:ident: $value:expr),+ $(,)? })+) => {
+        /// One row for each workload.
+        const FACTS: &[Facts] =
+            &[$(Facts { workload: Workload::$workload, $($field: $value,)+ ..ROW }),+];
+    };
+}
+
+facts! {
+    Contend {
         targets: &["flock", "sysv"],
-        contrasts: &[],
-        per: "lock",
-        drawn: "lock",
-        per_second: "locks/s",
-        session_each: false,
         may_drop: true,
         quick: "Three runs of a quarter of a second for each point, and as many points as fit into \
                 a minute: a first look",
-    },
-    Facts {
-        workload: Workload::Stream,
-        shape: Shape::Stream,
-        targets: &["lockd", "flock"],
-        contrasts: &[],
-        per: "operation",
-        drawn: "operation",
-        per_second: "ops/s",
-        session_each: false,
-        may_drop: true,
-        quick: QUICK,
-    },
-    Facts {
-        workload: Workload::Hold,
-        shape: Shape::Hold,
-        targets: &["lockd", "chained"],
-        contrasts: &[],
-        per: "lock",
-        drawn: "operation",
-        per_second: "ops/s",
-        session_each: false,
-        may_drop: true,
-        quick: QUICK,
-    },
-    Facts {
-        workload: Workload::Connect,
-        shape: Shape::Connect,
-        targets: &["tcp"],
-        contrasts: &[],
-        per: "connection",
-        drawn: "connection",
-        per_second: "connections/s",
-        session_each: false,
-        may_drop: false,
+    }
+    Stream {
+        shape: Shape::Stream, targets: &["lockd", "flock"],
+        per: "operation", drawn: "operation", per_second: "ops/s", may_drop: true,
+    }
+    Hold {
+        shape: Shape::Hold, targets: &["lockd", "chained"],
+        drawn: "operation", per_second: "ops/s", may_drop: true,
+    }
+    Connect {
+        shape: Shape::Connect, targets: &["tcp"],
+        per: "connection", drawn: "connection", per_second: "connections/s",
         quick: "Three sweeps of each curve, as far as fits into a minute: a first look",
-    },
-    Facts {
-        workload: Workload::Rate,
-        shape: Shape::Rate,
-        targets: &["lockd"],
-        contrasts: &[],
-        per: "request",
-        drawn: "request",
-        per_second: "requests/s",
-        session_each: false,
-        may_drop: false,
+    }
+    Rate {
+        shape: Shape::Rate, targets: &["lockd"],
+        per: "request", drawn: "request", per_second: "requests/s",
         quick: "Three runs of a second for each point, and as many points as fit into a \
                 minute: a first look",
-    },
-    Facts {
-        workload: Workload::Spread,
-        shape: Shape::Spread,
-        targets: &["lockd"],
-        contrasts: &[],
-        per: "request",
-        drawn: "request",
-        per_second: "requests/s",
-        session_each: false,
-        may_drop: false,
-        quick: QUICK,
-    },
-    Facts {
-        workload: Workload::Recover,
-        shape: Shape::Recover,
-        targets: &["flock", "lockd"],
-        contrasts: &["lockd", "redis"],
-        per: "lock",
-        drawn: "lock",
-        per_second: "locks/s",
-        session_each: false,
-        may_drop: false,
+    }
+    Spread {
+        shape: Shape::Spread, targets: &["lockd"],
+        per: "request", drawn: "request", per_second: "requests/s",
+    }
+    Recover {
+        shape: Shape::Recover, targets: &["flock", "lockd"], contrasts: &["lockd", "redis"],
         quick: "Three runs of each target and fault: a first look",
-    },
-    Facts {
-        workload: Workload::Churn,
-        shape: Shape::Stream,
-        targets: &["lockd", "flock"],
-        contrasts: &[],
-        per: "cycle",
-        drawn: "cycle",
-        per_second: "locks/s",
-        session_each: true,
-        may_drop: true,
-        quick: QUICK,
-    },
-];
+    }
+    Churn {
+        shape: Shape::Stream, targets: &["lockd", "flock"],
+        per: "cycle", drawn: "cycle", session_each: true, may_drop: true,
+    }
+}
 
 // A row stands at the place of its workload.
 const _: () = {

@@ -254,9 +254,8 @@ impl Board {
     fn read(&self, process: usize, nth: usize) -> String {
         let words = self.text(process, nth);
         let length = words[0].load(Acquire) as usize;
-        let bytes = words[1..]
-            .iter()
-            .flat_map(|word| word.load(Relaxed).to_le_bytes());
+        let bytes = words[1..].iter();
+        let bytes = bytes.flat_map(|word| word.load(Relaxed).to_le_bytes());
         let bytes: Vec<u8> = bytes.take(length).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -292,9 +291,8 @@ impl Board {
 /// As much of it as has room.
 fn cut(said: &str) -> &str {
     let most = TEXT_BYTES - 8;
-    let end = (0..=said.len().min(most))
-        .rev()
-        .find(|end| said.is_char_boundary(*end));
+    let mut end = (0..=said.len().min(most)).rev();
+    let end = end.find(|end| said.is_char_boundary(*end));
     &said[..end.unwrap_or(0)]
 }
 

@@ -1,17 +1,20 @@
 //! One run of `recover` from the keeper's side: an owner holds, others wait, a fault
-//! strikes, and what comes of it is noted until all have been served or the limit is over.
+//! strikes (`strike`), and what comes of it is noted until all have been served or the limit is
+//! over.
+
+mod strike;
 
 use crate::board::{Board, order};
 use crate::delays::Looked;
 use crate::process::{OWNER, Process};
-use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, how_it_ended};
+use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::plan::{Carrier, Fault, Range};
-use jostle_model::record::{Event, Struck, What};
+use jostle_model::record::{Event, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
 use jostle_sys::waited::Waited;
-use jostle_sys::{clock, cpu, process};
+use jostle_sys::{clock, process};
 use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Launcher, Locks, Setup, Spec};
 use jostle_worker::order::{RecoverData, RecoverOrder};
 use std::collections::BTreeMap;
@@ -47,7 +50,7 @@ pub fn recovered(
     service: &dyn Service,
     order: &RecoverOrder,
     spec: &Spec,
-) -> Result<RecoverData, Aborted> {
+) -> Result<RecoverData> {
     Recovery::prepare(context, ledger, service, order, spec)?.perform()
 }
 
@@ -80,7 +83,7 @@ impl<'a> Recovery<'a> {
         service: &'a dyn Service,
         order: &'a RecoverOrder,
         spec: &Spec,
-    ) -> Result<Recovery<'a>, Aborted> {
+    ) -> Result<Recovery<'a>> {
         let renews = order.renews && spec.entry.lock.renews;
         let setup = Setup {
             argument: spec.argument.as_deref(),
@@ -125,7 +128,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Performs the run.
-    fn perform(mut self) -> Result<RecoverData, Aborted> {
+    fn perform(mut self) -> Result<RecoverData> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
             self.let_go_on();
@@ -143,7 +146,7 @@ impl<'a> Recovery<'a> {
         Ok(data)
     }
 
-    fn drive(&mut self) -> Result<RecoverData, Aborted> {
+    fn drive(&mut self) -> Result<RecoverData> {
         let forked = clock::monotonic();
         for number in 0..=self.order.waiters {
             self.fork(number)?;
@@ -201,7 +204,7 @@ impl<'a> Recovery<'a> {
         })
     }
 
-    fn fork(&mut self, number: usize) -> Result<(), Aborted> {
+    fn fork(&mut self, number: usize) -> Result<()> {
         let keeper = rustix::process::getpid();
         let pid = self.context.forker.fork(|| {
             let process = Process {
@@ -225,7 +228,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Nobody else has asked for the lock yet.
-    fn await_owner(&mut self) -> Result<(), Aborted> {
+    fn await_owner(&mut self) -> Result<()> {
         let within = self.order.within;
         let owns = |board: &Board| has(board, OWNER, is_grant);
         let well = self.await_within(within.0, |board| owns(board) || failed(board).is_some())?;
@@ -240,83 +243,6 @@ impl<'a> Recovery<'a> {
         self.await_or_refuse("owned the lock", owns)
     }
 
-    /// Strikes whoever owns. Returns who that is, and stamps around the moment.
-    fn strike(&mut self) -> Result<(Struck, (u64, u64)), Aborted> {
-        let owner = self.owner().ok_or_else(|| {
-            Aborted(format!(
-                "{}: the owner ended before the fault struck",
-                self.order.target
-            ))
-        })?;
-        let servers = || self.serving();
-        let program = self.board.program(OWNER);
-        let (struck, stamps) = match (self.order.fault, program) {
-            (Fault::Kill, None) => (Struck::Worker, at_once(&[owner], process::kill)),
-            (Fault::Stop, None) => (Struck::Worker, at_once(&[owner], process::stop)),
-            (Fault::Kill, Some(group)) => {
-                let stamps = at_once(&[group], process::kill_group);
-                // Without its program the worker has nothing left to do.
-                process::kill(owner);
-                (Struck::Program, stamps)
-            }
-            (Fault::Stop, Some(group)) => {
-                self.program = Some(group);
-                (Struck::Program, at_once(&[group], process::stop_group))
-            }
-            (Fault::Cut, _) => (Struck::Connection, self.cut(owner)?),
-            (Fault::ServerKill, _) => (Struck::Service, at_once(&servers(), process::kill)),
-            (Fault::ServerStop, _) => (Struck::Service, at_once(&servers(), process::stop)),
-        };
-        // Whoever was started meanwhile.
-        match self.order.fault {
-            Fault::ServerKill => {
-                // Stopped first, none can start another one.
-                self.stop_service();
-                self.serving().into_iter().for_each(process::kill);
-            }
-            Fault::ServerStop => self.stop_service(),
-            Fault::Kill | Fault::Stop | Fault::Cut => {}
-        }
-        self.note(stamps.0, What::Fault);
-        if self.order.fault == Fault::Kill {
-            // Its death is no loss of the run.
-            self.alive.remove(&owner);
-        }
-        Ok((struck, stamps))
-    }
-
-    /// The processes of the service and of this waiter, or of all waiters.
-    fn concerned(&self, waiter: Option<usize>) -> Vec<u32> {
-        let wanted = |number: usize| number != OWNER && waiter.is_none_or(|one| one == number);
-        let waiters = self.alive.iter().filter(|(_, number)| wanted(**number));
-        let waiters = waiters.map(|(pid, _)| *pid);
-        self.serving().into_iter().chain(waiters).collect()
-    }
-
-    /// All processes of the service.
-    fn serving(&self) -> Vec<u32> {
-        let launched = self.service.launched().into_iter();
-        launched.flat_map(process::with_descendants).collect()
-    }
-
-    /// Stops them; those that others start first, so that none is missed.
-    fn stop_service(&self) {
-        let mut stopped = Vec::new();
-        loop {
-            let mut new = self.serving();
-            new.retain(|pid| !stopped.contains(pid));
-            if new.is_empty() {
-                return;
-            }
-            new.iter().copied().for_each(process::stop);
-            stopped.extend(new);
-        }
-    }
-
-    fn let_go_on(&self) {
-        self.serving().into_iter().for_each(process::go_on);
-    }
-
     /// The first waiter that was granted the lock.
     fn next_owner(&self) -> Option<usize> {
         let grants = (1..self.board.processes())
@@ -327,28 +253,6 @@ impl<'a> Recovery<'a> {
     fn owner(&self) -> Option<u32> {
         let owner = self.alive.iter().find(|(_, number)| **number == OWNER);
         owner.map(|(pid, _)| *pid)
-    }
-
-    /// Cuts the owner's connection to the service; it stays so until the link is mended.
-    fn cut(&mut self, owner: u32) -> Result<(u64, u64), Aborted> {
-        let target = &self.order.target;
-        let refused = |error: std::io::Error| {
-            Aborted(format!(
-                "{target}: cannot cut the owner's connection: {error}; that takes the right to \
-                 trace the service's processes (as root, CAP_SYS_PTRACE)"
-            ))
-        };
-        let owners = process::with_descendants(owner);
-        let mut link = Link::between(&owners, &self.serving()).map_err(refused)?;
-        if link.is_empty() {
-            return Err(Aborted(format!(
-                "{target}: the owner has no TCP connection to the service that could be cut"
-            )));
-        }
-        let mut done = Ok(());
-        let stamps = stamped(|| done = link.cut());
-        self.link = Some(link);
-        done.map(|()| stamps).map_err(refused)
     }
 
     fn note(&mut self, at_ns: u64, what: What) {
@@ -365,7 +269,7 @@ impl<'a> Recovery<'a> {
     /// Waits until the next grant, or until it is clear that there is none; what was stopped
     /// or cut stays so for its whole time, whenever that grant comes. Lets it continue, and
     /// returns when.
-    fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>, Aborted> {
+    fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>> {
         let within = struck + self.order.within.0;
         let pause = self.order.pause.0;
         let lag = self.target.facts().get(LEASE_LAG_FACT).copied();
@@ -422,21 +326,21 @@ impl<'a> Recovery<'a> {
 
     /// The work after the struck part is back. An owner that has lost its lock to another works on
     /// for the pause: that is how long both may believe that they own.
-    fn work_on(&mut self, returned: u64) -> Result<(), Aborted> {
+    fn work_on(&mut self, returned: u64) -> Result<()> {
         match self.next_owner() {
             Some(_) => self.rest_until(returned + self.order.pause.0),
             None => Ok(()),
         }
     }
 
-    fn await_next(&mut self, until: u64) -> Result<bool, Aborted> {
+    fn await_next(&mut self, until: u64) -> Result<bool> {
         self.await_within(until.saturating_sub(clock::monotonic()), |board| {
             (1..board.processes()).any(|waiter| has(board, waiter, is_grant))
         })
     }
 
     /// The old owner, where it lives, does what it has left to do, and releases.
-    fn end_old_owner(&mut self) -> Result<(), Aborted> {
+    fn end_old_owner(&mut self) -> Result<()> {
         if self.order.fault == Fault::Kill {
             return Ok(());
         }
@@ -450,7 +354,7 @@ impl<'a> Recovery<'a> {
 
     /// Each waiter holds for a moment. A waiter that is not served within the limit counts
     /// as never served.
-    fn serve_the_rest(&mut self) -> Result<(), Aborted> {
+    fn serve_the_rest(&mut self) -> Result<()> {
         for waiter in 1..=self.order.waiters {
             self.board.order(waiter, order::RELEASE);
         }
@@ -476,22 +380,18 @@ impl<'a> Recovery<'a> {
     }
 
     /// Sleeps, and looks after parent and children meanwhile.
-    fn rest(&mut self, nanos: u64) -> Result<(), Aborted> {
+    fn rest(&mut self, nanos: u64) -> Result<()> {
         self.rest_until(clock::monotonic() + nanos)
     }
 
     /// Rests until a time of `CLOCK_MONOTONIC`.
-    fn rest_until(&mut self, until: u64) -> Result<(), Aborted> {
+    fn rest_until(&mut self, until: u64) -> Result<()> {
         let left = || until.saturating_sub(clock::monotonic());
         self.await_while(left, |_| false).map(drop)
     }
 
     /// Waits for a condition without which the run cannot continue.
-    fn await_or_refuse(
-        &mut self,
-        what: &str,
-        reached: impl Fn(&Board) -> bool,
-    ) -> Result<(), Aborted> {
+    fn await_or_refuse(&mut self, what: &str, reached: impl Fn(&Board) -> bool) -> Result<()> {
         let well = self.await_within(RAMP_PATIENCE_NS, |board| {
             reached(board) || failed(board).is_some()
         })?;
@@ -510,11 +410,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Whether it was reached in time.
-    fn await_within(
-        &mut self,
-        patience_ns: u64,
-        reached: impl Fn(&Board) -> bool,
-    ) -> Result<bool, Aborted> {
+    fn await_within(&mut self, patience_ns: u64, reached: impl Fn(&Board) -> bool) -> Result<bool> {
         let mut waited = Waited::begin();
         let left = || patience_ns.saturating_sub(waited.so_far().as_nanos() as u64);
         self.await_while(left, reached)
@@ -525,7 +421,7 @@ impl<'a> Recovery<'a> {
         &mut self,
         mut left: impl FnMut() -> u64,
         reached: impl Fn(&Board) -> bool,
-    ) -> Result<bool, Aborted> {
+    ) -> Result<bool> {
         loop {
             let rung = self.board.rung();
             if reached(&self.board) {
@@ -571,19 +467,6 @@ impl<'a> Recovery<'a> {
             }
         }
     }
-}
-
-/// Does something to all of them, and returns stamps before and after.
-fn at_once(struck: &[u32], act: fn(u32)) -> (u64, u64) {
-    stamped(|| struck.iter().copied().for_each(act))
-}
-
-fn stamped(act: impl FnOnce()) -> (u64, u64) {
-    cpu::undisturbed(|| {
-        let before = clock::monotonic();
-        act();
-        (before, clock::monotonic())
-    })
 }
 
 fn is_grant(what: What) -> bool {

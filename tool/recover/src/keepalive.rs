@@ -22,7 +22,7 @@ pub(crate) struct Keepalive<'a> {
 
 impl<'a> Keepalive<'a> {
     /// The client of an owner that has just been granted the lock.
-    pub(crate) fn of(process: &'a Process<'a>, lock: &dyn Lock) -> Keepalive<'a> {
+    pub(crate) fn start(process: &'a Process<'a>, lock: &dyn Lock) -> Keepalive<'a> {
         let keeping = lock.keeping().filter(|_| process.renews);
         let asked_ns = lock.leased_at_ns().unwrap_or_else(clock::monotonic);
         Keepalive {

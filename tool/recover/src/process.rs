@@ -235,7 +235,7 @@ impl Process<'_> {
     /// An owner whose client tells it that the lock is lost does not write any more.
     fn hold(&self, lock: &mut Box<dyn Lock>) {
         let mut taken = true;
-        let mut keepalive = Keepalive::of(self, &**lock);
+        let mut keepalive = Keepalive::start(self, &**lock);
         loop {
             let woke = self.board.goes_on(self.number);
             if woke {
@@ -261,7 +261,7 @@ impl Process<'_> {
 
     /// A new owner holds until it is told to release, and its client renews.
     fn wait_to_release(&self, lock: &mut dyn Lock) {
-        let mut keepalive = Keepalive::of(self, lock);
+        let mut keepalive = Keepalive::start(self, lock);
         while !keepalive.has_nothing_to_do() && self.board.ordered(self.number) < order::RELEASE {
             keepalive.look(lock);
             clock::sleep(LOOK_NS, signal::interrupted);

@@ -1,10 +1,10 @@
 //! A service's address as the user types it, and connecting to it: without encryption, or
 //! over TLS if the address asks for it (`crate::tls`).
 
-use crate::SetupError;
 use crate::remote::info_figure;
 use crate::stream::{Stream, connected};
 use crate::tls::Tls;
+use crate::{Result, SetupError};
 use jostle_sys::files::Errno;
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -97,7 +97,7 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn connect(&self) -> Result<Stream, SetupError> {
+    pub fn connect(&self) -> Result<Stream> {
         self.secured(self.connect_plainly()?)
     }
 
@@ -105,7 +105,7 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn connect_plainly(&self) -> Result<Stream, SetupError> {
+    pub fn connect_plainly(&self) -> Result<Stream> {
         self.open().map_err(|error| {
             SetupError(match error.raw_os_error() {
                 Some(errno) if errno == Errno::ADDRNOTAVAIL.raw_os_error() => format!(
@@ -123,7 +123,7 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn secured(&self, stream: Stream) -> Result<Stream, SetupError> {
+    pub fn secured(&self, stream: Stream) -> Result<Stream> {
         match (self, stream) {
             (Address::Tls(place, tls), Stream::Tcp(socket)) => {
                 let stream = tls.secure(socket, place)?;
@@ -176,10 +176,7 @@ impl std::fmt::Display for Address {
 ///
 /// # Errors
 /// What each of them said.
-pub fn any<T>(
-    servers: &[Address],
-    ask: impl Fn(&Address) -> Result<T, SetupError>,
-) -> Result<T, SetupError> {
+pub fn any<T>(servers: &[Address], ask: impl Fn(&Address) -> Result<T>) -> Result<T> {
     let mut refused = Vec::new();
     for server in servers {
         match ask(server) {

@@ -42,6 +42,25 @@ use address::Address;
 use login::{Credentials, Login};
 use program::{LaunchRecipe, Launched};
 
+/// What a part of a target's set-up comes to.
+pub type Result<T, E = SetupError> = std::result::Result<T, E>;
+
+/// The words in which most targets are written.
+pub mod prelude {
+    pub use crate::address::Address;
+    pub use crate::login::{Credentials, Login};
+    pub use crate::names::Names;
+    pub use crate::program::{Ground, LaunchRecipe, Program, Words, text};
+    pub use crate::remote::{Client, RemoteLock};
+    pub use crate::signs::{self, Sign, sign};
+    pub use crate::table::{Entry, Family, LockCapabilities, capabilities};
+    pub use crate::wire::{Asking, Decoded, Reply, Wire, refused, unexpected, wrong_kind};
+    pub use crate::{
+        CallError, Facts, Keeping, LEASE_FACT, Lock, Mode, Outcome, Result, ServerFigures, Setup,
+        SetupError, Target, VERSION_FACT, Wait, argument, facts, no_memory,
+    };
+}
+
 pub use keeping::Keeping;
 pub use locks::Locks;
 pub use outcome::{CallError, Mode, Outcome, SetupError, Wait, no_memory, until_granted};

@@ -1,9 +1,9 @@
 //! A service as the user types it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH][?TLS]`, completed
 //! from the environment.
 
-use crate::SetupError;
 use crate::address::Address;
 use crate::tls::Tls;
+use crate::{Result, SetupError};
 use std::path::Path;
 use std::{fmt, fs};
 
@@ -30,10 +30,7 @@ impl Credentials {
     ///
     /// # Errors
     /// In words for the user: a file that is none of that kind.
-    pub fn find(
-        file: Option<&Path>,
-        [user, password]: [&str; 2],
-    ) -> Result<Credentials, SetupError> {
+    pub fn find(file: Option<&Path>, [user, password]: [&str; 2]) -> Result<Credentials> {
         let Some(path) = file else {
             return Ok(Credentials {
                 user: variable(user),
@@ -57,7 +54,7 @@ fn variable(name: &str) -> Option<String> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn lines(path: &Path) -> Result<[String; 2], SetupError> {
+pub fn lines(path: &Path) -> Result<[String; 2]> {
     let file = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| SetupError(format!("cannot read --credentials {file}: {error}")))?;
@@ -131,7 +128,7 @@ impl Login {
         tls_scheme: Option<&str>,
         file: Option<&Path>,
         variables: [&str; 2],
-    ) -> Result<Login, SetupError> {
+    ) -> Result<Login> {
         Ok(Login {
             address: Address::one(argument, tls_scheme).map_err(SetupError)?,
             own: Credentials::find(file, variables)?,
@@ -148,7 +145,7 @@ impl Login {
         argument: &str,
         file: Option<&Path>,
         [user, password, path]: [&str; 3],
-    ) -> Result<Login, SetupError> {
+    ) -> Result<Login> {
         let mut login = Login::parse(argument).map_err(SetupError)?;
         let own = Credentials::find(file, [user, password])?;
         login.own.user = login.own.user.or(own.user);

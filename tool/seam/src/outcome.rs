@@ -102,11 +102,9 @@ impl CallError {
     }
 
     /// Gives the error the name that the refusing side has for it.
-    pub const fn named(self, name: &'static str) -> CallError {
-        CallError {
-            name: Some(name),
-            ..self
-        }
+    pub const fn named(mut self, name: &'static str) -> CallError {
+        self.name = Some(name);
+        self
     }
 
     /// A release or renewal that found the lock no longer ours. Why, the table of causes says.

@@ -63,10 +63,8 @@ pub fn not_installed(programs: &[&Program]) -> String {
     let (debian, others): (Vec<&Program>, Vec<&Program>) = programs
         .iter()
         .partition(|program| program.package.is_some());
-    let packages: Vec<&str> = debian
-        .iter()
-        .filter_map(|program| program.package)
-        .collect();
+    let packages = debian.iter();
+    let packages: Vec<&str> = packages.filter_map(|program| program.package).collect();
     let install = format!("`apt install {}`", packages.join(" "));
     let remedy = match (debian.as_slice(), others.as_slice()) {
         (_, []) => format!(": {install} (Debian)"),

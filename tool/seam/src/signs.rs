@@ -1,10 +1,10 @@
 //! Signs of a server about itself before a run and after it. The table of causes (crate `stats`)
 //! judges it; the names of the signs are in `jostle_model::record::sign`.
 
-use crate::SetupError;
 use crate::address::Address;
 use crate::remote::Client;
 use crate::wire::{Reply, wrong_kind};
+use crate::{Result, SetupError};
 pub use jostle_model::record::{Process, Sign, Signs, sign};
 use jostle_resp::value::{Value, ValueLimits};
 use jostle_sys::clock::monotonic;
@@ -32,10 +32,7 @@ pub type Told = Result<Signs, NoSigns>;
 ///
 /// # Errors
 /// Which of the two.
-pub fn asked<T>(
-    address: &Address,
-    ask: impl FnOnce() -> Result<T, SetupError>,
-) -> Result<T, NoSigns> {
+pub fn asked<T>(address: &Address, ask: impl FnOnce() -> Result<T>) -> Result<T, NoSigns> {
     ask().map_err(
         |SetupError(said)| match !is_late(&said) && address.accepts() {
             true => NoSigns::Refused(said),
@@ -59,8 +56,8 @@ fn is_late(said: &str) -> bool {
 pub fn asked_in_time(
     address: &Address,
     connection: &mut Option<Client>,
-    open: impl Fn() -> Result<Client, SetupError>,
-    ask: impl Fn(&mut Client) -> Result<Signs, SetupError>,
+    open: impl Fn() -> Result<Client>,
+    ask: impl Fn(&mut Client) -> Result<Signs>,
 ) -> Told {
     loop {
         let kept = connection.take();
@@ -100,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn value(&mut self, words: &[&[u8]]) -> Result<Value, SetupError> {
+    pub fn value(&mut self, words: &[&[u8]]) -> Result<Value> {
         let word = String::from_utf8_lossy(words[0]);
         let told = |said: &str| SetupError(format!("the server's answer to {word}: {said}"));
         let decode = |input: &[u8]| Value::decode(input, ValueLimits::default());

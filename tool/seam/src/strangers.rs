@@ -1,7 +1,7 @@
 //! Who else is connected to a server, by its own list: where a lock was lost, one of them may
 //! be the cause.
 
-use crate::SetupError;
+use crate::Result;
 use crate::address::Address;
 use crate::program::secret;
 use crate::remote::Client;
@@ -17,14 +17,11 @@ const BETWEEN_LISTS: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// Why the server does not show the list.
-pub fn strangers(
-    address: &Address,
-    client: Result<Client, SetupError>,
-) -> Result<Vec<String>, NoSigns> {
+pub fn strangers(address: &Address, client: Result<Client>) -> Result<Vec<String>, NoSigns> {
     signs::asked(address, || client.and_then(others))
 }
 
-fn others(mut client: Client) -> Result<Vec<String>, SetupError> {
+fn others(mut client: Client) -> Result<Vec<String>> {
     let own = format!("jostle-{}", secret()?);
     client.command(&[b"CLIENT", b"SETNAME", own.as_bytes()])?;
     let mut others = Vec::new();

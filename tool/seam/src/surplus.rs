@@ -8,7 +8,7 @@
 //! (`at_end`), after the run and at no cost to a request. Answers with numbers (LDAP) are
 //! also checked by their number.
 
-use crate::{CallError, SetupError};
+use crate::{CallError, Result, SetupError};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -125,10 +125,7 @@ pub fn poll_for(socket: BorrowedFd<'_>, left_ns: u64) -> Result<bool, Errno> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn refuse_who_speaks_first(
-    stream: &TcpStream,
-    address: impl Display,
-) -> Result<(), SetupError> {
+pub fn refuse_who_speaks_first(stream: &TcpStream, address: impl Display) -> Result<()> {
     let until = clock::monotonic() + FIRST_WORD.as_nanos() as u64;
     match await_bytes(stream.as_fd(), until) && is_waiting(stream) {
         false => Ok(()),

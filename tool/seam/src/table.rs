@@ -181,6 +181,20 @@ impl Family {
     }
 }
 
+/// Capabilities that differ from others: `capabilities!(BASE; fifo, starts: 2)`. A name alone is
+/// one that it has.
+#[macro_export]
+macro_rules! capabilities {
+    ($base:expr; $($name:ident $(: $value:expr)?),+) => {{
+        let mut lock = $base;
+        $(lock.$name = $crate::capabilities!(@value $($value)?);)+
+        lock
+    }};
+    (@value) => { true };
+    (@value $value:expr) => { $value };
+}
+pub use capabilities;
+
 /// The capabilities of a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockCapabilities {
@@ -254,26 +268,15 @@ impl LockCapabilities {
     };
 
     /// The capabilities of most locks.
-    pub const TIMED: LockCapabilities = LockCapabilities {
-        timeout: true,
-        excludes: true,
-        ..LockCapabilities::NONE
-    };
+    pub const TIMED: LockCapabilities = capabilities!(LockCapabilities::NONE; timeout, excludes);
 
     /// The capabilities of most lock services.
-    pub const SERVICE: LockCapabilities = LockCapabilities {
-        remote: true,
-        tasks: true,
-        ..LockCapabilities::TIMED
-    };
+    pub const SERVICE: LockCapabilities = capabilities!(LockCapabilities::TIMED; remote, tasks);
 
     /// The capabilities of specimens that grant everything; a dead owner leaves nothing
     /// behind there.
-    pub const GRANTS_ALL: LockCapabilities = LockCapabilities {
-        shared: true,
-        survives_owner: true,
-        ..LockCapabilities::NONE
-    };
+    pub const GRANTS_ALL: LockCapabilities = capabilities!(LockCapabilities::NONE; shared,
+        survives_owner);
 }
 
 /// A computation over a target's own type, so that the measured loop is compiled separately

@@ -235,13 +235,13 @@ impl<'a> Reply<'a> {
     pub fn decode(input: &'a [u8], call: &'static str) -> Decoded<'a> {
         let whole =
             token::next(input, LONGEST_REPLY).map_err(|_| CallError::new(call, Errno::PROTO))?;
-        Ok(whole.map(|(token, length)| (Reply::of(token), length)))
+        Ok(whole.map(|(token, length)| (Reply::from_token(token), length)))
     }
 
     /// The reply in a piece of Redis's protocol that is one by itself; the header of an aggregate
     /// is an empty text.
     #[inline]
-    pub fn of(token: Token<'a>) -> Reply<'a> {
+    pub fn from_token(token: Token<'a>) -> Reply<'a> {
         match token {
             Token::Integer(number) => Reply::Integer(number),
             Token::Nil => Reply::Nil,

@@ -95,7 +95,7 @@ mod tests {
     use crate::rng::Rng;
     use proptest::prelude::*;
 
-    fn of(values: &[(u64, u64)]) -> Histogram {
+    fn counted(values: &[(u64, u64)]) -> Histogram {
         let mut histogram = Histogram::new();
         for (value, n) in values {
             histogram.record_n(*value, *n);
@@ -107,8 +107,8 @@ mod tests {
     fn the_curve_agrees_with_one_worked_by_hand() {
         // n at risk 100; 40 granted at 10: S = 0.6; 20 censored at 15;
         // 30 of 40 granted at 20: S = 0.15; 10 censored at 30.
-        let granted = of(&[(10, 40), (20, 30)]);
-        let censored = of(&[(15, 20), (30, 10)]);
+        let granted = counted(&[(10, 40), (20, 30)]);
+        let censored = counted(&[(15, 20), (30, 10)]);
         let table = [
             (0.3, Some(Percentile::At(10))),
             (0.5, Some(Percentile::At(20))),
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn grants_come_before_censorings_of_the_same_time() {
-        let granted = of(&[(10, 50), (20, 1)]);
-        let censored = of(&[(10, 50)]);
+        let granted = counted(&[(10, 50), (20, 1)]);
+        let censored = counted(&[(10, 50)]);
         assert_eq!(
             kaplan_meier(&granted, &censored, 0.49),
             Some(Percentile::At(10))
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn leaving_the_starved_out_would_flatter_the_lock() {
         // 4500 quick grants, 500 waiters that saw none in 5 s.
-        let granted = of(&[(1_000_000, 4_500)]);
-        let censored = of(&[(5_000_000_000, 500)]);
+        let granted = counted(&[(1_000_000, 4_500)]);
+        let censored = counted(&[(5_000_000_000, 500)]);
         let waits = waits(&granted, &censored, &[]).unwrap();
         assert_eq!(waits.granted.percentiles["p99"], 1_000_000);
         assert!(waits.kaplan_meier.get("p99").is_none());
@@ -145,16 +145,16 @@ mod tests {
 
     #[test]
     fn when_nothing_was_granted_only_a_bound_remains() {
-        let starved = waits(&of(&[]), &of(&[(7, 1000)]), &[]).unwrap();
+        let starved = waits(&counted(&[]), &counted(&[(7, 1000)]), &[]).unwrap();
         assert_eq!(starved.granted.count, 0);
         assert_eq!(starved.at_least["p50"], 7);
-        assert_eq!(waits(&of(&[]), &of(&[]), &[]), None);
+        assert_eq!(waits(&counted(&[]), &counted(&[]), &[]), None);
     }
 
     #[test]
     fn a_tail_of_ten_is_too_thin_to_follow() {
-        let granted = of(&[(10, 500), (50, 9)]);
-        let censored = of(&[(20, 491)]);
+        let granted = counted(&[(10, 500), (50, 9)]);
+        let censored = counted(&[(20, 491)]);
         assert_eq!(
             kaplan_meier(&granted, &censored, 0.9),
             Some(Percentile::AtLeast(50))

@@ -101,10 +101,8 @@ pub struct DispersionTest {
 pub fn is_uneven(counts: &[u64]) -> bool {
     let each = counts.iter().map(|count| *count as f64);
     let mean = each.clone().sum::<f64>() / counts.len().max(1) as f64;
-    let statistic: f64 = each
-        .clone()
-        .map(|count| (count - mean).powi(2) / mean)
-        .sum();
+    let statistic = each.clone().map(|count| (count - mean).powi(2) / mean);
+    let statistic: f64 = statistic.sum();
     let largest = each.fold(0.0, f64::max);
     counts.len() > 1
         && largest >= 1.25 * mean

@@ -28,9 +28,8 @@ pub(crate) fn ln_gamma(x: f64) -> f64 {
     if x < 0.5 {
         return (PI / (PI * x).sin()).ln() - ln_gamma(1.0 - x);
     }
-    let terms = (0_u8..)
-        .zip(OTHERS)
-        .map(|(k, term)| term / (x + f64::from(k)));
+    let terms = (0_u8..).zip(OTHERS);
+    let terms = terms.map(|(k, term)| term / (x + f64::from(k)));
     let sum = FIRST + terms.sum::<f64>();
     (sum * 2.0 * (E / PI).sqrt()).ln() + (x - 0.5) * ((x - 0.5 + R) / E).ln()
 }

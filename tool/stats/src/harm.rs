@@ -81,10 +81,8 @@ impl Harm {
 /// The accounts of a run that has a figure. Where the window never began, as when the only
 /// client died before, there is none that anybody could have harmed.
 pub fn accounts(run: &Run) -> Option<&Accounts> {
-    run.around
-        .accounts
-        .as_deref()
-        .filter(|_| run.window.window_s > 0.0)
+    let accounts = run.around.accounts.as_deref();
+    accounts.filter(|_| run.window.window_s > 0.0)
 }
 
 /// Over all runs of a point: the medians of their bounds, as the figure is the median
@@ -507,11 +505,8 @@ fn quickest_per_s(experiment: &Experiment, runs: &[&Run]) -> Option<f64> {
         let each_s = run.window.window_s / run.series.len().max(1) as f64;
         let tenths = run.series.iter();
         let tenths = tenths.map(move |slice| slice.operations as f64 / each_s);
-        let short = run
-            .around
-            .accounts
-            .as_deref()
-            .and_then(|all| all.readings.as_ref());
+        let accounts = run.around.accounts.as_deref();
+        let short = accounts.and_then(|all| all.readings.as_ref());
         tenths.chain(short.into_iter().flat_map(|rows| {
             let each = rows.operations.iter().zip(&rows.length_us);
             each.map(|(operations, us)| *operations as f64 * 1e6 / (*us).max(1) as f64)

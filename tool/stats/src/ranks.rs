@@ -52,10 +52,8 @@ pub(crate) fn rank_sum_cut(m: usize, n: usize, tied: f64) -> Option<usize> {
 /// The sum of t^3 - t over the groups of t equal values; 0 where all differ.
 pub(crate) fn ties(sorted: &[f64]) -> f64 {
     let groups = sorted.chunk_by(|a, b| a == b);
-    groups
-        .map(|group| group.len() as f64)
-        .map(|t| t.powi(3) - t)
-        .sum()
+    let groups = groups.map(|group| group.len() as f64);
+    groups.map(|t| t.powi(3) - t).sum()
 }
 
 /// The largest c with P(T < c) <= 2.5 %, from the probabilities of T = 0, 1, ...

@@ -59,11 +59,8 @@ pub fn makes_requests(plan: &Plan) -> bool {
 
 /// The word for an operation of a plan of requests.
 pub fn noun(plan: &Plan) -> &'static str {
-    match plan
-        .targets
-        .iter()
-        .all(|target| target.starts_with("exec:"))
-    {
+    let mut targets = plan.targets.iter();
+    match targets.all(|target| target.starts_with("exec:")) {
         true => "call",
         false => "request",
     }

@@ -190,10 +190,8 @@ fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
 /// How busy the busiest generator was; the median over the runs.
 pub fn busy(point: &PointSummary<'_>) -> Option<f64> {
     let busiest = point.runs.iter().filter_map(|run| {
-        let shares = run
-            .thread_loads
-            .iter()
-            .map(|generator| generator.busy_share);
+        let thread_loads = run.thread_loads.iter();
+        let shares = thread_loads.map(|generator| generator.busy_share);
         shares.reduce(f64::max)
     });
     median(busiest)

@@ -246,11 +246,8 @@ impl<'a> PointSummary<'a> {
     /// that could do no more, even with too few requests in flight, it is the rate: the server
     /// can do at least this much.
     pub fn one_bound_per_s(&self) -> Option<OneBound> {
-        let mut invalid = self
-            .verdict
-            .reasons
-            .iter()
-            .filter(|r| r.is == Status::Invalid);
+        let reasons = self.verdict.reasons.iter();
+        let mut invalid = reasons.filter(|r| r.is == Status::Invalid);
         if self.is_of_generators() && invalid.clone().all(|r| r.check == concurrency::CHECK.name) {
             return Some(OneBound::AtLeast(self.median(THROUGHPUT)?));
         }

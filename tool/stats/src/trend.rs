@@ -56,11 +56,8 @@ pub(crate) fn mann_kendall(values: &[f64]) -> MannKendall {
 fn tie_groups(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted
-        .chunk_by(|a, b| a == b)
-        .map(<[f64]>::len)
-        .filter(|t| *t > 1)
-        .collect()
+    let sorted = sorted.chunk_by(|a, b| a == b).map(<[f64]>::len);
+    sorted.filter(|t| *t > 1).collect()
 }
 
 /// Twice the share of the n! orders whose S is at least `s`. An order with I

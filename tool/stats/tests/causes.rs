@@ -48,7 +48,7 @@ fn situations() -> Vec<Situation> {
 
 /// The names of the causes that these rows show like this.
 fn names(rows: &[Cause], check: &str, looks: &[Look], like: Shown) -> BTreeSet<String> {
-    let all = shown(rows, check, &Facts::of(looks)).into_iter();
+    let all = shown(rows, check, &Facts::new(looks)).into_iter();
     let like = all.filter(|(_, shown)| *shown == like);
     like.map(|(cause, _)| cause.name.to_owned()).collect()
 }
@@ -102,7 +102,7 @@ fn situations_name_causes_and_signs_that_there_are() {
 fn each_cause_has_a_rival_and_is_said_of_a_situation() {
     let all = situations();
     let meets = |cause: &Cause, situation: &Situation| {
-        let facts = Facts::of(&situation.looks);
+        let facts = Facts::new(&situation.looks);
         let mut needs = cause.needs.iter();
         needs.all(|test| (test.of)(&facts) == Some(true))
     };
@@ -202,7 +202,7 @@ fn a_certain_cause_rests_on_looks() {
             let cause = CAUSES.iter().find(|cause| cause.name == name).unwrap();
             for test in cause.tests() {
                 let is_shaken = |looks: &Vec<Look>| {
-                    let facts = Facts::of(looks);
+                    let facts = Facts::new(looks);
                     (test.of)(&facts).is_none() && cause.shown(&facts) != Shown::Certain
                 };
                 let rests = less.iter().any(is_shaken);

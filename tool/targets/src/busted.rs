@@ -7,11 +7,8 @@
 //! without waiting. Every overlap was therefore caused by a busted acquisition: later
 //! acquisitions wait for all owners inside, busted ones included.
 
+use crate::prelude::*;
 use crate::specimen::{Random, Tallies, add};
-use crate::table::{Entry, LockCapabilities};
-use crate::{
-    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
-};
 use jostle_sys::files::Errno;
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::{futex, signal};
@@ -65,15 +62,12 @@ impl Target for Busted {
         details: "A correct lock for readers and writers on a futex, except that each acquisition \
                   is, with the given probability, granted at once whoever is inside. It notes how \
                   many it so let in while an owner was inside that excludes them: `planted`.",
-        lock: LockCapabilities {
-            shared: true,
-            // Exclusion is declared although there is none: the witness has to find the violations.
-            ..LockCapabilities::TIMED
-        },
+        // Exclusion is declared although there is none: the witness has to find the violations.
+        lock: capabilities!(LockCapabilities::TIMED; shared),
         ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Busted, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Busted> {
         let shared = Shared {
             words: Region::new(setup.keys * LINE).map_err(no_memory)?,
             tallies: Tallies::new(setup.workers).map_err(no_memory)?,
@@ -85,7 +79,7 @@ impl Target for Busted {
         })
     }
 
-    fn join(&self, worker: usize) -> Result<BustedLock, SetupError> {
+    fn join(&self, worker: usize) -> Result<BustedLock> {
         let place = self.shared.tallies.place(worker);
         self.shared.tallies.touch(place);
         Ok(BustedLock {
@@ -141,7 +135,7 @@ impl BustedLock {
     fn intrude(&self, key: usize, mode: Mode) {
         let (inside, _) = self.words(key);
         if excluded(inside.fetch_add(weight(mode), SeqCst), mode) {
-            add(&self.shared.tallies.of(self.worker)[PLANTED], 1);
+            add(&self.shared.tallies.of_worker(self.worker)[PLANTED], 1);
         }
     }
 

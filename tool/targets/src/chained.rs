@@ -2,10 +2,7 @@
 //! beginning. Its cost grows with the number of locks held, like that of the 3000-bucket
 //! table in the Open Lock Daemon (2003). A measurement of growth must find this.
 
-use crate::table::{Entry, LockCapabilities};
-use crate::{
-    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
-};
+use crate::prelude::*;
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::shared::Region;
@@ -51,12 +48,12 @@ impl Target for Chained {
         ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Chained, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Chained> {
         let buckets = buckets(setup.argument).map_err(SetupError)?;
         Chained::new(buckets, setup.keys).map_err(no_memory)
     }
 
-    fn join(&self, _worker: usize) -> Result<Chained, SetupError> {
+    fn join(&self, _worker: usize) -> Result<Chained> {
         Ok(self.clone())
     }
 

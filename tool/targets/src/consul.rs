@@ -8,19 +8,11 @@
 pub(crate) mod who;
 mod wire;
 
-use crate::address::Address;
-use crate::argument;
-use crate::login::{Credentials, Login};
-use crate::names::Names;
-use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
-use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Told, sign};
-use crate::table::{Entry, LockCapabilities};
+use crate::LEASE_LAG_FACT;
+use crate::prelude::*;
+use crate::program::free_ports;
+use crate::signs::Told;
 use crate::tls::{self, HttpTls};
-use crate::{
-    Facts, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
-    facts,
-};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -64,7 +56,7 @@ impl Target for Consul {
     const ENTRY: Entry = Entry {
         name: "consul",
         check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
-        reach: |place, file| Server::of(named(place, file)?)?.leader().map(drop),
+        reach: |place, file| Server::new(named(place, file)?)?.leader().map(drop),
         program: Some(&PROGRAM),
         summary: "Consul by its library's recipe: a session acquires a key, waiters watch the key",
         details: "Without an address, a server launched for the run, where the program consul is \
@@ -81,24 +73,18 @@ impl Target for Consul {
                   renews its session while it holds, unless --renew no. The token of a server that \
                   wants one is $CONSUL_HTTP_TOKEN. consul:https://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority.",
-        lock: LockCapabilities {
-            durable: true,
-            replicated: true,
-            fenced: true,
-            usual_lease: Some(TTL),
-            renews: true,
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; durable, replicated, fenced,
+            usual_lease: Some(TTL), renews),
         ..Entry::SERVICE
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Consul, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Consul> {
         let (mut login, pid) = setup.server(named, &Launch::new()?, None)?;
         if pid.is_some() {
             // A server that jostle launched knows no token.
             login.own = Credentials::default();
         }
-        let server = Server::of(login)?;
+        let server = Server::new(login)?;
         server.leader()?;
         Ok(Consul {
             version: server.version(),
@@ -110,7 +96,7 @@ impl Target for Consul {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<RemoteLock<ConsulWire>, SetupError> {
+    fn join(&self, _worker: usize) -> Result<RemoteLock<ConsulWire>> {
         let asked_ns = jostle_sys::clock::monotonic();
         let wanted = serde_json::json!({
             "Name": self.session_name(),
@@ -130,7 +116,7 @@ impl Target for Consul {
 
     /// Removes the sessions of killed workers, and the keys, which Consul keeps even when
     /// nobody holds them.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<()> {
         let own = self.session_name();
         let sessions = self.server.json("GET", "/v1/session/list", "")?;
         for session in sessions.as_array().into_iter().flatten() {
@@ -147,14 +133,14 @@ impl Target for Consul {
 
     /// Deletes the keys, which Consul keeps even when nobody holds them. With several hosts
     /// the other hosts may still be using them, so that they stay.
-    fn finish(&self) -> Result<(), SetupError> {
+    fn finish(&self) -> Result<()> {
         match self.is_shared {
             true => Ok(()),
             false => self.remove_leftovers(),
         }
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         // It counts calls, not locks.
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
@@ -186,7 +172,7 @@ impl Consul {
     }
 }
 
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::named(place, Some(TLS_SCHEME), file, ["", TOKEN])
 }
 
@@ -199,7 +185,7 @@ struct Server {
 }
 
 impl Server {
-    fn of(login: Login) -> Result<Server, SetupError> {
+    fn new(login: Login) -> Result<Server> {
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
@@ -220,7 +206,7 @@ impl Server {
     }
 
     /// The JSON of the server's answer. An answer that is not a success is an error.
-    fn json(&self, method: &str, path: &str, body: &str) -> Result<Value, SetupError> {
+    fn json(&self, method: &str, path: &str, body: &str) -> Result<Value> {
         let address = &self.login.address;
         let scheme = match address {
             Address::Tls(..) => "https",
@@ -262,7 +248,7 @@ impl Server {
     }
 
     /// The address of the one that leads; without one nothing is granted.
-    fn leader(&self) -> Result<String, SetupError> {
+    fn leader(&self) -> Result<String> {
         match self.json("GET", "/v1/status/leader", "")?.as_str() {
             Some("") => Err(self.told("its cluster has no leader")),
             Some(leader) => Ok(leader.to_owned()),
@@ -293,7 +279,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn new() -> Result<Launch, SetupError> {
+    fn new() -> Result<Launch> {
         let ports = free_ports(2)?;
         Ok(Launch {
             ports: [ports[0], ports[1]],
@@ -319,11 +305,11 @@ impl LaunchRecipe for Launch {
         options.chain([data]).collect()
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         let login = Login {
             own: Credentials::default(),
             ..ground.login(None)
         };
-        Server::of(login)?.leader().map(drop)
+        Server::new(login)?.leader().map(drop)
     }
 }

@@ -1,13 +1,10 @@
 //! `delay`, and what `cliff` and `stall` share with it: locks that exclude nobody, and whose
 //! acquisitions take a known time. They record the time that each really took.
 
+use crate::prelude::*;
 use crate::specimen::{Tallies, add};
 use crate::stall::Stalls;
-use crate::table::{Entry, LockCapabilities};
-use crate::{
-    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, cliff, facts,
-    no_memory, stall,
-};
+use crate::{cliff, stall};
 use jostle_model::Nanos;
 use jostle_model::time::Unit;
 use jostle_sys::{clock, signal};
@@ -81,7 +78,7 @@ impl<const KIND: usize> Target for Timed<KIND> {
         _ => stall::ENTRY,
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self> {
         Ok(Timed {
             time: match KIND {
                 DELAY => Time::Each(parse(setup.argument).map_err(SetupError)?),
@@ -92,7 +89,7 @@ impl<const KIND: usize> Target for Timed<KIND> {
         })
     }
 
-    fn join(&self, worker: usize) -> Result<TimedLock, SetupError> {
+    fn join(&self, worker: usize) -> Result<TimedLock> {
         Ok(TimedLock {
             time: self.time.clone(),
             given: Arc::clone(&self.given),
@@ -136,7 +133,7 @@ fn parse(argument: Option<&str>) -> Result<Nanos, String> {
 
 impl TimedLock {
     fn note(&self, took: u64) {
-        let given = self.given.of(self.worker);
+        let given = self.given.of_worker(self.worker);
         let min = given[MIN].load(Relaxed);
         add(&given[COUNT], 1);
         add(&given[SUM], took);

@@ -4,16 +4,13 @@
 use crate::answering::Fault;
 use crate::lockd::LOCK;
 use crate::lockd_lock::JostledTarget;
-use crate::table::{Entry, LockCapabilities};
+use crate::table::{Entry, LockCapabilities, capabilities};
 
 /// The server that only answers.
 pub type Echo = JostledTarget<false, true>;
 
 /// A claim, which the witness shows to be false.
-pub(crate) const CLAIMED: LockCapabilities = LockCapabilities {
-    survives_owner: false,
-    ..LOCK
-};
+pub(crate) const CLAIMED: LockCapabilities = capabilities!(LOCK; survives_owner: false);
 
 /// Its line in the table.
 pub(crate) const ENTRY: Entry = Entry {

@@ -2,7 +2,7 @@
 //! on it is the way through the two pipes.
 
 use crate::pipe::{LOCK, NO_THREADS, Pipe, PipeLock};
-use crate::table::{Entry, LockCapabilities};
+use crate::table::{Entry, capabilities};
 use crate::{Setup, SetupError, Target};
 use std::io::{self, BufRead, Read, Write};
 
@@ -20,17 +20,14 @@ impl Target for EchoPipe {
                   asked as it is; it answers each line at once, whoever owns what. What it costs \
                   alone is measured before the first run of a `pipe`, in turns with it. As a \
                   lock it is broken on purpose, and the witness must say so.",
-        lock: LockCapabilities {
-            survives_owner: false,
-            ..LOCK
-        },
+        lock: capabilities!(LOCK; survives_owner: false),
         no_threads: Some(NO_THREADS),
         ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<EchoPipe, SetupError> {
         let words = setup.launcher.answering_program();
-        Ok(EchoPipe(Pipe::of(words, setup)))
+        Ok(EchoPipe(Pipe::new(words, setup)))
     }
 
     fn join(&self, worker: usize) -> Result<PipeLock, SetupError> {

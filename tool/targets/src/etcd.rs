@@ -17,11 +17,9 @@ mod server;
 mod target;
 pub(crate) mod who;
 
-use crate::address::{Address, any};
-use crate::login::Credentials;
-use crate::names::Names;
-use crate::wire::refused;
-use crate::{CallError, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
+use crate::Traffic;
+use crate::address::any;
+use crate::prelude::*;
 use failure::Failure;
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -90,12 +88,7 @@ pub struct EtcdLock {
 }
 
 impl EtcdLock {
-    fn open(
-        channel: Channel,
-        address: &Address,
-        names: Names,
-        ttl_s: i64,
-    ) -> Result<EtcdLock, SetupError> {
+    fn open(channel: Channel, address: &Address, names: Names, ttl_s: i64) -> Result<EtcdLock> {
         let request = LeaseGrantRequest { ttl_s };
         let asked_ns = clock::monotonic();
         let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
@@ -202,7 +195,7 @@ impl EtcdLock {
                 create_revision: Some(0),
             }],
             success: vec![op(Request::Put(put)), oldest()],
-            failure: vec![op(Request::Range(of(own))), oldest()],
+            failure: vec![op(Request::Range(exactly(own))), oldest()],
         };
         let answer: TxnResponse = self.ask("Txn", TXN, &request, false)?;
         let first = |nth: usize| -> Option<&KeyValue> {
@@ -231,7 +224,7 @@ impl EtcdLock {
     /// Whether our key still exists: it may have been deleted with our lease while we
     /// waited.
     fn is_there(&self, key: usize) -> Result<bool, CallError> {
-        let found: RangeResponse = self.ask("Range", RANGE, &of(self.own(key)), false)?;
+        let found: RangeResponse = self.ask("Range", RANGE, &exactly(self.own(key)), false)?;
         Ok(!found.kvs.is_empty())
     }
 
@@ -340,7 +333,7 @@ enum Waited {
 }
 
 /// Of one key.
-fn of(key: Vec<u8>) -> RangeRequest {
+fn exactly(key: Vec<u8>) -> RangeRequest {
     RangeRequest {
         key,
         ..RangeRequest::default()
@@ -434,7 +427,7 @@ impl Lock for EtcdLock {
     }
 
     /// The lease and its keys do not depend on the connection.
-    fn resume(&mut self) -> Result<bool, SetupError> {
+    fn resume(&mut self) -> Result<bool> {
         let Some((servers, own)) = self.place.as_mut().filter(|_| !self.is_over) else {
             return Ok(false);
         };
@@ -464,9 +457,8 @@ impl Lock for EtcdLock {
         }
         let request = LeaseRequest { id: self.lease };
         let revoked: Result<Empty, Failure> = self.channel.call(REVOKE, &request, false);
-        revoked
-            .map(drop)
-            .map_err(|failure| failed("LeaseRevoke", &failure))
+        let revoked = revoked.map(drop);
+        revoked.map_err(|failure| failed("LeaseRevoke", &failure))
     }
 }
 

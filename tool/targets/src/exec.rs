@@ -2,7 +2,7 @@
 //! with no shell in between, and its exit code is the answer.
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 use crate::{CallError, SetupError, command};
 use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
@@ -33,10 +33,7 @@ pub(crate) static TARGET: RequestTarget = RequestTarget {
                   signal are errors; a command that takes longer than `--call-timeout` is killed \
                   with its process group and is one too. Whatever it has started and left behind \
                   is ended with the run.",
-        lock: LockCapabilities {
-            starts: 1,
-            ..LockCapabilities::NONE
-        },
+        lock: capabilities!(LockCapabilities::NONE; starts: 1),
         ..Entry::PLAIN
     },
     prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),
@@ -66,14 +63,14 @@ pub(crate) struct Exec {
 
 impl Exec {
     fn prepare(setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
-        Exec::of(command::found(NAME, setup.base.argument)?, setup)
+        Exec::new(command::found(NAME, setup.base.argument)?, setup)
     }
 
     /// Starts the program of these words.
     ///
     /// # Errors
     /// In words for the user.
-    pub(crate) fn of(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
+    pub(crate) fn new(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
         let nowhere = Path::new("/dev/null");
         let output = setup.output.unwrap_or(nowhere);
         let open = |path: &Path, options: &mut std::fs::OpenOptions| {

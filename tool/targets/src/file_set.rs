@@ -14,7 +14,7 @@
 //! that place: the same file by several mounts, for example.
 
 use crate::signs::{self, Sign, Signs, sign};
-use crate::{CallError, Outcome, Setup, SetupError, Wait, until_granted};
+use crate::{CallError, Outcome, Result, Setup, SetupError, Wait, until_granted};
 use jostle_model::plan::Carrier;
 use jostle_model::record::Process;
 use jostle_sys::files::{self, Errno};
@@ -62,7 +62,7 @@ impl FileSet {
         name: &str,
         access: Access,
         probe: Probe,
-    ) -> Result<FileSet, SetupError> {
+    ) -> Result<FileSet> {
         enough_descriptors(setup)?;
         let mut writable = true;
         let mut paths = Vec::new();
@@ -109,7 +109,7 @@ impl FileSet {
 
     /// The descriptor of one file alone.
     pub(crate) fn session(&self, worker: usize, key: usize) -> Result<Opened, CallError> {
-        let paths = self.of(worker);
+        let paths = self.paths_of_worker(worker);
         let mut files: Vec<Option<OwnedFd>> = paths.iter().map(|_| None).collect();
         let opened = files::open(&paths[key], self.writable);
         files[key] = Some(opened.map_err(|errno| CallError::new("open", errno))?);
@@ -122,8 +122,8 @@ impl FileSet {
     }
 
     /// One worker's own descriptors.
-    pub(crate) fn join(&self, worker: usize) -> Result<Opened, SetupError> {
-        let paths = self.of(worker);
+    pub(crate) fn join(&self, worker: usize) -> Result<Opened> {
+        let paths = self.paths_of_worker(worker);
         let open = |text: &CString| {
             let opened = (!self.open_each).then(|| files::open(text, self.writable));
             opened
@@ -138,7 +138,7 @@ impl FileSet {
         })
     }
 
-    fn of(&self, worker: usize) -> &Arc<[CString]> {
+    fn paths_of_worker(&self, worker: usize) -> &Arc<[CString]> {
         &self.paths[worker % self.paths.len()]
     }
 }
@@ -147,7 +147,7 @@ impl FileSet {
 pub const WORKER: &str = "{worker}";
 
 /// The argument as each worker reads it, or once where all read the same.
-fn arguments(setup: &Setup<'_>) -> Result<Vec<Option<String>>, SetupError> {
+fn arguments(setup: &Setup<'_>) -> Result<Vec<Option<String>>> {
     match setup.argument {
         Some(text) if text.contains(WORKER) && setup.common_name.is_some() => {
             Err(SetupError(format!(
@@ -224,15 +224,11 @@ impl Opened {
 }
 
 /// The files' paths by the rules at the head of this module, for workers who share them.
-pub(crate) fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> {
+pub(crate) fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>> {
     paths_of(setup, name, setup.argument)
 }
 
-fn paths_of(
-    setup: &Setup<'_>,
-    name: &str,
-    argument: Option<&str>,
-) -> Result<Vec<PathBuf>, SetupError> {
+fn paths_of(setup: &Setup<'_>, name: &str, argument: Option<&str>) -> Result<Vec<PathBuf>> {
     let numbered = |stem: &Path| {
         let mut paths = Vec::with_capacity(setup.keys);
         for key in 0..setup.keys {
@@ -276,7 +272,7 @@ fn paths_of(
 }
 
 /// As libc wants it.
-pub(crate) fn text(path: &Path) -> Result<CString, SetupError> {
+pub(crate) fn text(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| SetupError(format!("{} has a zero byte in it", path.display())))
 }
@@ -297,7 +293,7 @@ fn open(text: &CString, access: Access) -> Result<(OwnedFd, bool), Errno> {
     }
 }
 
-fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
+fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<()> {
     if std::fs::metadata(path).is_ok() {
         return Ok(());
     }
@@ -320,7 +316,7 @@ fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
 
 /// Writes into the ledger that a file will be made, unless it lies in the
 /// ledger's own directory.
-pub(crate) fn record(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
+pub(crate) fn record(ledger: &Ledger, path: &Path) -> Result<()> {
     if path.parent() == Some(ledger.path()) {
         return Ok(());
     }
@@ -330,7 +326,7 @@ pub(crate) fn record(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
 }
 
 /// Each worker keeps its files open, beside a few of its own.
-fn enough_descriptors(setup: &Setup<'_>) -> Result<(), SetupError> {
+fn enough_descriptors(setup: &Setup<'_>) -> Result<()> {
     const OTHERS: u64 = 64;
     let each = if setup.open_each {
         1

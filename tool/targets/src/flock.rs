@@ -2,7 +2,7 @@
 
 use crate::file_set::{Access, FileSet, Opened, WHOLE};
 use crate::signs::Signs;
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument};
 use jostle_sys::files::{self, LockKind};
 use jostle_sys::owners::OwnedBy;
@@ -32,13 +32,7 @@ impl Target for Flock {
                   a release and lets them race, so they are not served in order. A file that may \
                   only be read can be locked too. `{worker}` in PATH is the worker's number, for \
                   the same file by several mounts.",
-        lock: LockCapabilities {
-            shared: true,
-            open_each: true,
-            excludes: true,
-            survives_owner: true,
-            ..LockCapabilities::NONE
-        },
+        lock: capabilities!(LockCapabilities::NONE; shared, open_each, excludes, survives_owner),
         ..Entry::PLAIN
     };
 

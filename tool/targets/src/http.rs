@@ -216,9 +216,8 @@ impl Requests for Http {
 
     fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
         let watch = Arc::new(Watch::default());
-        let connector = Sockets(Arc::clone(&watch))
-            .chain(tls::connector())
-            .chain(Watching(Arc::clone(&watch)));
+        let connector = Sockets(Arc::clone(&watch)).chain(tls::connector());
+        let connector = connector.chain(Watching(Arc::clone(&watch)));
         let resolver = Known(self.addresses.clone());
         Ok(Box::new(HttpCaller {
             agent: Agent::with_parts(self.config(), connector, resolver),

@@ -12,10 +12,8 @@ mod wire;
 use crate::address::is_here;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::listener;
-use crate::login::Credentials;
-use crate::table::{Entry, Family};
+use crate::prelude::*;
 use crate::tls::Tls;
-use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;
 use place::Place;
@@ -104,7 +102,7 @@ enum Source {
     Log(Log),
 }
 
-fn reach(argument: &str, port: u16, tls: bool) -> Result<(), SetupError> {
+fn reach(argument: &str, port: u16, tls: bool) -> Result<()> {
     let place = Place::parse(Some(argument), port).map_err(SetupError)?;
     let dial = Dial::new(&place, REACH_PATIENCE, tls)?;
     let at = format!("{}:{}", place.host, place.port);
@@ -117,7 +115,7 @@ fn reach(argument: &str, port: u16, tls: bool) -> Result<(), SetupError> {
 }
 
 impl Dial {
-    fn new(place: &Place, timeout: Duration, tls: bool) -> Result<Dial, SetupError> {
+    fn new(place: &Place, timeout: Duration, tls: bool) -> Result<Dial> {
         let addresses: Vec<SocketAddr> = (place.host.as_str(), place.port)
             .to_socket_addrs()
             .map_err(|error| SetupError(format!("cannot find {}: {error}", place.host)))?
@@ -137,7 +135,7 @@ impl Dial {
 }
 
 /// From a file, in which the name must not be missing, or from the environment.
-fn credentials(file: Option<&Path>) -> Result<Credentials, SetupError> {
+fn credentials(file: Option<&Path>) -> Result<Credentials> {
     let own = Credentials::find(file, ["JOSTLE_BIND_DN", "JOSTLE_BIND_PASSWORD"])?;
     match file {
         Some(path) if own.user.is_none() => Err(SetupError(format!(
@@ -149,11 +147,7 @@ fn credentials(file: Option<&Path>) -> Result<Credentials, SetupError> {
 }
 
 impl Ldap {
-    fn prepare(
-        setup: &RequestSetup<'_>,
-        port: u16,
-        tls: bool,
-    ) -> Result<Box<dyn Requests>, SetupError> {
+    fn prepare(setup: &RequestSetup<'_>, port: u16, tls: bool) -> Result<Box<dyn Requests>> {
         let place = Place::parse(setup.base.argument, port).map_err(SetupError)?;
         let dial = Dial::new(&place, setup.timeout, tls)?;
         let local = dial.addresses.iter().all(|address| is_here(address.ip()));
@@ -176,7 +170,7 @@ impl Requests for Ldap {
         &["connect", "tls", "bind", "search", "unbind"]
     }
 
-    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>> {
         let mut caller = LdapCaller {
             ldap: self,
             worker: worker as u64,
@@ -202,7 +196,7 @@ impl Requests for Ldap {
         }
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         let counts = match &self.source {
             Source::Monitor(monitor) => monitor.read(&self.dial, &self.credentials)?,
             Source::Log(log) => Some(log.read()?),

@@ -1,23 +1,15 @@
 //! `lockd`: jostled, by RESP over TCP. Without an address the keeper launches
 //! one for the run.
 
-use crate::SetupError;
-use crate::address::Address;
 use crate::lockd_lock::JostledTarget;
-use crate::table::{Entry, LockCapabilities};
+use crate::prelude::*;
 
 /// A jostled.
 pub type Lockd = JostledTarget<false, false>;
 
 /// The capabilities common to every way to jostled.
-pub const LOCK: LockCapabilities = LockCapabilities {
-    shared: true,
-    survives_owner: true,
-    fifo: true,
-    pipeline: true,
-    fenced: true,
-    ..LockCapabilities::SERVICE
-};
+pub const LOCK: LockCapabilities = capabilities!(LockCapabilities::SERVICE; shared, survives_owner,
+    fifo, pipeline, fenced);
 
 /// Its line in the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -30,13 +22,10 @@ pub(crate) const ENTRY: Entry = Entry {
               --lease takes leases instead (LOCK with TTL), and renews each by RENEW. The password \
               of a server that wants one is $JOSTLED_PASSWORD. ?tls behind the address asks for TLS, \
               ?ca=FILE for TLS with that authority.",
-    lock: LockCapabilities {
-        answering: Some("echo"),
-        ..LOCK
-    },
+    lock: capabilities!(LOCK; answering: Some("echo")),
     ..Entry::SERVICE
 };
 
-pub(crate) fn address(place: &str) -> Result<Address, SetupError> {
+pub(crate) fn address(place: &str) -> Result<Address> {
     Address::one(place, None).map_err(SetupError)
 }

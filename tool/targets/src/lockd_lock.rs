@@ -1,19 +1,13 @@
 //! The common part of `lockd`, `lockd+unix`, `echo` and `echo+unix`: a worker's connection to
 //! jostled, or to a server that only answers like one.
 
-use crate::address::Address;
 use crate::keeping::whole_millis;
-use crate::login::{Credentials, Login};
-use crate::names::Names;
-use crate::remote::{Client, RemoteLock, info_figure};
-use crate::signs::{self, NoSigns, Sign, Told, sign};
+use crate::prelude::*;
+use crate::remote::info_figure;
+use crate::signs::{NoSigns, Told};
 use crate::strangers::strangers;
-use crate::table::Entry;
-use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
-use crate::{
-    CallError, Facts, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target, echo,
-    echo_unix, facts, lockd, lockd_unix,
-};
+use crate::wire::Answer;
+use crate::{echo, echo_unix, lockd, lockd_unix};
 use jostle_resp::request::encode;
 use jostle_sys::clock;
 
@@ -38,7 +32,7 @@ impl<const UNIX: bool, const ANSWERS: bool> Target for JostledTarget<UNIX, ANSWE
         (true, true) => echo_unix::ENTRY,
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self> {
         let name = Self::ENTRY.name;
         let daemon = match (setup.argument, UNIX) {
             (Some(path), true) => Daemon::named(Address::Unix(path.into()), setup),
@@ -60,7 +54,7 @@ impl<const UNIX: bool, const ANSWERS: bool> Target for JostledTarget<UNIX, ANSWE
         daemon.map(JostledTarget)
     }
 
-    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
+    fn join(&self, _worker: usize) -> Result<DaemonLock> {
         Ok(RemoteLock::new(self.0.client()?, self.0.wire()))
     }
 
@@ -71,7 +65,7 @@ impl<const UNIX: bool, const ANSWERS: bool> Target for JostledTarget<UNIX, ANSWE
         }
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         self.0.figures().map(Some)
     }
 
@@ -111,7 +105,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Asks a server that was launched for the run whether it is a jostled.
-    fn launched(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    fn launched(address: Address, setup: &Setup<'_>) -> Result<Daemon> {
         let own = Credentials {
             user: None,
             password: setup.launcher.secret(),
@@ -120,12 +114,12 @@ impl Daemon {
     }
 
     /// Asks a server of the user's own, which may want a password.
-    fn named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    fn named(address: Address, setup: &Setup<'_>) -> Result<Daemon> {
         let own = Credentials::find(setup.credentials, VARIABLES)?;
         Daemon::asked(address, own, setup)
     }
 
-    fn asked(address: Address, own: Credentials, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    fn asked(address: Address, own: Credentials, setup: &Setup<'_>) -> Result<Daemon> {
         let daemon = Daemon {
             login: Login {
                 address,
@@ -143,11 +137,11 @@ impl Daemon {
         Ok(daemon)
     }
 
-    fn client(&self) -> Result<Client, SetupError> {
+    fn client(&self) -> Result<Client> {
         Client::admitted(&self.login)
     }
 
-    fn info(&self) -> Result<Vec<u8>, SetupError> {
+    fn info(&self) -> Result<Vec<u8>> {
         self.client()?.ask(&[b"INFO"])
     }
 
@@ -169,7 +163,7 @@ impl Daemon {
         facts(names.map(|name| (name, info_figure(&info, name).map(|figure| figure as f64))))
     }
 
-    fn figures(&self) -> Result<ServerFigures, SetupError> {
+    fn figures(&self) -> Result<ServerFigures> {
         let info = self.info()?;
         let grants = info_figure(&info, "grants").ok_or_else(|| {
             SetupError(format!(

@@ -1,10 +1,8 @@
 //! `lockd+unix`: jostled over a Unix socket.
 
-use crate::address::Address;
-use crate::argument;
 use crate::lockd::LOCK;
 use crate::lockd_lock::JostledTarget;
-use crate::table::{Entry, LockCapabilities};
+use crate::prelude::*;
 
 /// A jostled on this machine.
 pub type LockdUnix = JostledTarget<true, false>;
@@ -18,9 +16,6 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "jostled over a Unix socket; without a path, one launched for the run",
     details: "As `lockd`, without TCP between: what the protocol and the daemon cost by \
               themselves.",
-    lock: LockCapabilities {
-        answering: Some("echo+unix"),
-        ..LOCK
-    },
+    lock: capabilities!(LOCK; answering: Some("echo+unix")),
     ..Entry::SERVICE
 };

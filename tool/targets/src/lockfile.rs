@@ -1,10 +1,7 @@
 //! `lockfile`: a file whose existence is the lock.
 
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{
-    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, facts,
-    file_set,
-};
+use crate::file_set;
+use crate::prelude::*;
 use jostle_sys::files::{self, Errno};
 use jostle_sys::{clock, signal};
 use std::ffi::CString;
@@ -39,7 +36,7 @@ impl Target for Lockfile {
         ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Lockfile, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Lockfile> {
         let paths = file_set::paths(setup, Self::ENTRY.name)?;
         let ready = |path: &PathBuf| {
             clear_own(setup, path)?;
@@ -51,11 +48,11 @@ impl Target for Lockfile {
             Ok(text)
         };
         Ok(Lockfile {
-            paths: paths.iter().map(ready).collect::<Result<_, SetupError>>()?,
+            paths: paths.iter().map(ready).collect::<Result<_>>()?,
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<Lockfile, SetupError> {
+    fn join(&self, _worker: usize) -> Result<Lockfile> {
         Ok(self.clone())
     }
 
@@ -66,7 +63,7 @@ impl Target for Lockfile {
 
 /// Removes a file that a killed owner of an earlier run left. Any other file means that
 /// somebody holds the lock.
-fn clear_own(setup: &Setup<'_>, path: &Path) -> Result<(), SetupError> {
+fn clear_own(setup: &Setup<'_>, path: &Path) -> Result<()> {
     if std::fs::symlink_metadata(path).is_err() {
         return Ok(());
     }

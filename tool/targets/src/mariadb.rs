@@ -7,15 +7,10 @@ mod session;
 pub(crate) mod who;
 mod wire;
 
-use crate::argument;
 use crate::holders;
-use crate::login::Login;
-use crate::names::Names;
-use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
-use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Sign, Told, sign};
-use crate::table::{Entry, LockCapabilities};
-use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
+use crate::prelude::*;
+use crate::program;
+use crate::signs::Told;
 use jostle_sys::census::Identity;
 use jostle_sys::clock::monotonic;
 use jostle_sys::{process, serving};
@@ -60,17 +55,12 @@ impl Target for Mariadb {
                   are those of the address, else $MYSQL_USER and $MYSQL_PWD; the server must let the \
                   user in by mysql_native_password. ?ssl-mode=VERIFY_IDENTITY behind the address asks for TLS, \
                   ?ssl-ca=FILE for TLS with that authority.",
-        lock: LockCapabilities {
-            survives_owner: true,
-            fifo: true,
-            pipeline: true,
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; survives_owner, fifo, pipeline),
         ..Entry::SERVICE
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Mariadb, SetupError> {
-        let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+    fn prepare(setup: &Setup<'_>) -> Result<Mariadb> {
+        let (login, pid) = setup.server(named, &Launch::with_room(setup), Some(OWNER))?;
         let (mut client, version) = session::open(&login)?;
         // The workers, and who asks for the holders.
         has_room(&mut client, setup.workers + 1)?;
@@ -83,7 +73,7 @@ impl Target for Mariadb {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<RemoteLock<MariadbWire>, SetupError> {
+    fn join(&self, _worker: usize) -> Result<RemoteLock<MariadbWire>> {
         let (client, _) = session::open(&self.login)?;
         Ok(RemoteLock::new(
             client,
@@ -94,7 +84,7 @@ impl Target for Mariadb {
         ))
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         // MariaDB counts statements, not locks.
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
@@ -147,12 +137,12 @@ impl Target for Mariadb {
     }
 }
 
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::found(place, file, VARIABLES)
 }
 
 /// Whether the server takes so many connections more.
-fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
+fn has_room(client: &mut Client, workers: usize) -> Result<()> {
     const FREE: &str = "SELECT @@max_connections - (SELECT VARIABLE_VALUE FROM \
                         information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'THREADS_CONNECTED')";
     // A related server without this table reports by itself when it is full.
@@ -177,7 +167,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
+    fn with_room(setup: &Setup<'_>) -> Launch {
         Launch {
             connections: setup.workers + SPARE_CONNECTIONS,
         }
@@ -230,7 +220,7 @@ impl LaunchRecipe for Launch {
         ]
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         session::open(&ground.login(Some(OWNER))).map(drop)
     }
 }

@@ -11,19 +11,12 @@ mod launch;
 pub use launch::Launch;
 use launch::{OWNER, PROGRAM};
 
-use crate::login::{self, Login};
-use crate::names::Names;
+use crate::LEASE_STEP_FACT;
+use crate::login;
+use crate::prelude::*;
 use crate::program;
-use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Sign, Told, sign};
-use crate::table::{Entry, LockCapabilities};
-use crate::wire::{
-    Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, unexpected, wrong_kind,
-};
-use crate::{
-    CallError, Facts, Keeping, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup, SetupError,
-    Target, VERSION_FACT, facts,
-};
+use crate::signs::Told;
+use crate::wire::{Answer, push_decimal};
 use jostle_sys::files::Errno;
 use std::path::Path;
 use std::time::Duration;
@@ -82,7 +75,7 @@ impl Memcached {
         call: &'static str,
         request: &[u8],
         decode: impl for<'a> Fn(&'a [u8], &'static str) -> Decoded<'a>,
-    ) -> Result<Vec<u8>, SetupError> {
+    ) -> Result<Vec<u8>> {
         let mut client = admitted(&self.login)?;
         client.request.extend_from_slice(request);
         let said = client
@@ -104,7 +97,7 @@ impl Memcached {
             .is_ok_and(|said| said == b"STORED")
     }
 
-    fn has_marker(&self) -> Result<bool, SetupError> {
+    fn has_marker(&self) -> Result<bool> {
         let request = [b"mg ".as_slice(), &self.names.name(self.keys), b"\r\n"].concat();
         Ok(self.ask("mg", &request, line)?.starts_with(b"HD"))
     }
@@ -128,16 +121,12 @@ impl Target for Memcached {
                   longer than that. `hold --for` renews it every third of it by `ms` with the cas id, which \
                   writes the value again and returns another id; `touch` would renew another's lock, too. ?tls behind the address asks for TLS, ?ca=FILE for TLS with that authority. \
                   Needs memcached 1.6.10 or later.",
-        lock: LockCapabilities {
-            fenced: true,
-            usual_lease: Some(LEASE),
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; fenced, usual_lease: Some(LEASE)),
         ..Entry::SERVICE
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Memcached, SetupError> {
-        let (login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+    fn prepare(setup: &Setup<'_>) -> Result<Memcached> {
+        let (login, pid) = setup.server(named, &Launch::with_room(setup), Some(OWNER))?;
         let told = stats(&login)?;
         has_room(&told, setup.workers)?;
         let least_s = if setup.kept { LEAST_KEPT_S } else { 1 };
@@ -158,7 +147,7 @@ impl Target for Memcached {
         })
     }
 
-    fn join(&self, worker: usize) -> Result<RemoteLock<MemcachedWire>, SetupError> {
+    fn join(&self, worker: usize) -> Result<RemoteLock<MemcachedWire>> {
         let wire = MemcachedWire {
             names: self.names,
             lease_s: self.lease_s,
@@ -169,7 +158,7 @@ impl Target for Memcached {
     }
 
     /// Removes the keys of killed workers, which would otherwise stay until their leases end.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<()> {
         let mut client = admitted(&self.login)?;
         // The marker stands behind the last lock's.
         let keys = self.keys + 1;
@@ -222,7 +211,7 @@ impl Target for Memcached {
         })
     }
 
-    fn finish(&self) -> Result<(), SetupError> {
+    fn finish(&self) -> Result<()> {
         if self.is_marked {
             // It ends by itself.
             let name = self.names.name(self.keys);
@@ -232,7 +221,7 @@ impl Target for Memcached {
         Ok(())
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         let told = stats(&self.login)?;
         let own = figure(&told, "pid").and_then(|pid| u32::try_from(pid).ok());
         Ok(Some(ServerFigures {
@@ -243,13 +232,13 @@ impl Target for Memcached {
     }
 }
 
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::named(place, None, file, VARIABLES)
 }
 
 /// Connects. A server with `--auth-file` accepts no request before name and password, which
 /// are sent as the value of any key.
-fn admitted(login: &Login) -> Result<Client, SetupError> {
+fn admitted(login: &Login) -> Result<Client> {
     let mut client = Client::connect(&login.address)?;
     let (Some(user), Some(password)) = (&login.own.user, &login.own.password) else {
         return Ok(client);
@@ -269,7 +258,7 @@ fn failed(login: &Login, said: &str) -> SetupError {
 }
 
 /// The server's statistics: lines `STAT name value`.
-fn stats(login: &Login) -> Result<String, SetupError> {
+fn stats(login: &Login) -> Result<String> {
     let mut client = admitted(login)?;
     client.request.extend_from_slice(b"stats\r\n");
     match client.asked("stats", until_end) {
@@ -299,7 +288,7 @@ fn told_of<'a>(stats: &'a str, name: &str) -> Option<&'a str> {
 
 /// Checks that the server has room for these connections. Beyond its limit memcached lets
 /// connections wait, without an error.
-fn has_room(stats: &str, workers: usize) -> Result<(), SetupError> {
+fn has_room(stats: &str, workers: usize) -> Result<()> {
     let free = figure(stats, "max_connections").zip(figure(stats, "curr_connections"));
     let free = free.map(|(most, now)| most.saturating_sub(now) as f64);
     program::has_room(free, workers, "more connections (memcached -c)")

@@ -5,6 +5,30 @@
 //! wait too, until the last-resort time after the end of the run. A try before it takes a
 //! free mutex without computing a deadline.
 
+/// A target of such mutexes: its name as a type, their kind, and its line in the table.
+macro_rules! mutexes {
+    ($(#[$doc:meta])* $name:ident, $kind:expr, $entry:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) struct $name(jostle_sys::pthread::Mutexes);
+
+        impl Target for $name {
+            type Lock = crate::mutex::MutexLock;
+
+            const ENTRY: Entry = $entry;
+
+            fn prepare(setup: &Setup<'_>) -> Result<$name> {
+                crate::mutex::prepare(setup, $kind).map($name)
+            }
+
+            fn join(&self, _worker: usize) -> Result<Self::Lock> {
+                Ok(crate::mutex::MutexLock::new(&self.0))
+            }
+        }
+    };
+}
+pub(crate) use mutexes;
+
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::pthread::{Handle, Locked, MutexKind, Mutexes};

@@ -16,17 +16,10 @@ mod frames;
 pub(crate) mod who;
 mod wire;
 
-use crate::address::Address;
-use crate::login::{self, Credentials, Login};
-use crate::names::Names;
-use crate::program::{Ground, LaunchRecipe, Program, Words, secret, text};
-use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Sign, Told, sign};
-use crate::table::{Entry, LockCapabilities};
-use crate::wire::{Decoded, Reply};
-use crate::{
-    CallError, Facts, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts,
-};
+use crate::login;
+use crate::prelude::*;
+use crate::program::secret;
+use crate::signs::Told;
 use frames::{Frame, frame, line, status};
 use jostle_sys::files::Errno;
 use serde_json::{Value, json};
@@ -105,16 +98,11 @@ impl Target for Nats {
                   greater sequence. The server counts leases by its wall clock. Name and password of a server that wants them are $NATS_USER and \
                   $NATS_PASSWORD, or those of --credentials; a password without a name is a token. ?tls behind the \
                   address asks for TLS, ?ca=FILE for TLS with that authority. Needs NATS 2.9 or later, with JetStream.",
-        lock: LockCapabilities {
-            durable: true,
-            fenced: true,
-            usual_lease: Some(LEASE),
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; durable, fenced, usual_lease: Some(LEASE)),
         ..Entry::SERVICE
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Nats, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Nats> {
         let connections = setup.connections(USUAL_CONNECTIONS);
         let (login, pid) = setup.server(named, &Launch { connections }, Some(OWNER))?;
         let server = Server(login);
@@ -131,7 +119,7 @@ impl Target for Nats {
         nats.make_bucket(setup.common_name.is_some()).map(|()| nats)
     }
 
-    fn join(&self, worker: usize) -> Result<RemoteLock<NatsWire>, SetupError> {
+    fn join(&self, worker: usize) -> Result<RemoteLock<NatsWire>> {
         let Session { client, inbox, .. } = self.server.session()?;
         let locks = (self.names, self.keys);
         let wire = NatsWire::new(locks, self.lease_ns, &inbox, (self.run, worker));
@@ -139,7 +127,7 @@ impl Target for Nats {
     }
 
     /// The bucket, with all that is in it.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<()> {
         let request = format!("STREAM.DELETE.KV_{}", bucket(&self.names));
         let answer = self.server.session()?.ask(&request, "")?;
         match answer["error"]["err_code"].as_u64() {
@@ -151,7 +139,7 @@ impl Target for Nats {
 
     /// Deletes the bucket, which the server would keep. In a run of several hosts all hosts
     /// have drained by now.
-    fn finish(&self) -> Result<(), SetupError> {
+    fn finish(&self) -> Result<()> {
         self.remove_leftovers()
     }
 
@@ -175,7 +163,7 @@ impl Target for Nats {
         ])
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         // It counts messages, not locks, and keeps them in files.
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
@@ -203,7 +191,7 @@ impl Nats {
 
     /// Creates the bucket as the Go client's `CreateKeyValue` does. Creating the same
     /// bucket again is no error, so that each host can do it.
-    fn make_bucket(&self, is_shared: bool) -> Result<(), SetupError> {
+    fn make_bucket(&self, is_shared: bool) -> Result<()> {
         let name = bucket(&self.names);
         // A bucket shared by several hosts needs the same description on all of them.
         let keeper = (!is_shared).then(|| format!("{}, keeper {}", here(), std::process::id()));
@@ -279,7 +267,7 @@ struct Session<'a> {
     info: Value,
 }
 
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::named(place, None, file, VARIABLES)
 }
 
@@ -309,7 +297,7 @@ impl Server {
     }
 
     /// Connects: the server sends its INFO first, and TLS begins after that.
-    fn session(&self) -> Result<Session<'_>, SetupError> {
+    fn session(&self) -> Result<Session<'_>> {
         let mut client = Client::connect_plainly(&self.0.address)?;
         let info = client.asked("INFO", greeting);
         let info = info.map_err(|said| self.refuses(&said))?;
@@ -335,7 +323,7 @@ impl Server {
     }
 
     /// The server's version. An error if the server lacks what this target needs.
-    fn version(&self) -> Result<Option<f64>, SetupError> {
+    fn version(&self) -> Result<Option<f64>> {
         let mut session = self.session()?;
         let words = session.info["version"].as_str().unwrap_or("").to_owned();
         let version = login::version(&words);
@@ -351,7 +339,7 @@ impl Server {
 }
 
 impl Session<'_> {
-    fn greet(&mut self, encrypts: bool) -> Result<(), SetupError> {
+    fn greet(&mut self, encrypts: bool) -> Result<()> {
         let mut words = json!({
             "verbose": false, "pedantic": false, "echo": false, "protocol": 0,
             "headers": true, "no_responders": true, "tls_required": encrypts,
@@ -372,7 +360,7 @@ impl Session<'_> {
     }
 
     /// JetStream's answer to a request of its API.
-    fn ask(&mut self, request: &str, body: &str) -> Result<Value, SetupError> {
+    fn ask(&mut self, request: &str, body: &str) -> Result<Value> {
         let (inbox, length) = (&self.inbox, body.len());
         let line = format!("PUB $JS.API.{request} {inbox}0 {length}\r\n{body}\r\n");
         self.client.request.extend_from_slice(line.as_bytes());
@@ -468,7 +456,7 @@ impl LaunchRecipe for Launch {
         ["-c", "nats.conf"].map(str::to_owned).to_vec()
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         Server(ground.login(Some(OWNER))).version().map(drop)
     }
 }

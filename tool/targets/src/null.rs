@@ -1,7 +1,7 @@
 //! `null`: a lock that costs nothing and excludes nobody. What a measurement
 //! of it shows is the tool's own cost and its ceiling.
 
-use crate::table::{Entry, LockCapabilities};
+use crate::table::{Entry, LockCapabilities, capabilities};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait};
 
 /// Nothing.
@@ -19,10 +19,7 @@ impl Target for Null {
         name: "null",
         summary: "grants at once and excludes nobody: the tool's own cost and ceiling",
         details: "No call at all. What is measured on it, the tool adds to every other target.",
-        lock: LockCapabilities {
-            timeout: true,
-            ..LockCapabilities::GRANTS_ALL
-        },
+        lock: capabilities!(LockCapabilities::GRANTS_ALL; timeout),
         ..Entry::PLAIN
     };
 

@@ -2,7 +2,7 @@
 
 use crate::argument;
 use crate::record_lock::RecordLocks;
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 
 /// The files.
 pub type Ofd = RecordLocks<false>;
@@ -20,13 +20,7 @@ pub(crate) const ENTRY: Entry = Entry {
               its own, and goes with it when its owner dies. Workers lock byte 0 (--range \
               same), 16 bytes each (disjoint), or 32 bytes of which each neighbour shares 16 \
               (overlap). `fcntl` is lockscale's name for it.",
-    lock: LockCapabilities {
-        shared: true,
-        ranges: true,
-        open_each: true,
-        excludes: true,
-        survives_owner: true,
-        ..LockCapabilities::NONE
-    },
+    lock: capabilities!(LockCapabilities::NONE; shared, ranges, open_each, excludes,
+        survives_owner),
     ..Entry::PLAIN
 };

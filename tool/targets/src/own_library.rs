@@ -6,8 +6,8 @@
 
 use crate::librarian::{Librarian, checked};
 use crate::shared_object::{self, Typed};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
+use crate::{CallError, Lock, Mode, Outcome, Result, Setup, SetupError, Target, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::library::{Handle, Library};
 use jostle_sys::shared::Region;
@@ -69,15 +69,12 @@ impl Target for OwnLibrary {
                   to what it does not have. ARGS is handed to it as it stands. A crash is a death \
                   of its worker, named by the signal. tool/docs/own-locks.md is a walk through it; \
                   tool/own-locks/ has the header and examples in C, C++, Rust and Go.",
-        lock: LockCapabilities {
-            shared: true,
-            // Exclusion is assumed: the witness finds the violations.
-            ..LockCapabilities::TIMED
-        },
+        // Exclusion is assumed: the witness finds the violations.
+        lock: capabilities!(LockCapabilities::TIMED; shared),
         ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<OwnLibrary, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<OwnLibrary> {
         let typed = Typed::parse(setup.argument).map_err(SetupError)?;
         let (workers, keys) = (number(setup.workers)?, number(setup.keys)?);
         let bytes = shared_bytes(&typed, workers, keys)?;
@@ -97,7 +94,7 @@ impl Target for OwnLibrary {
         })
     }
 
-    fn join(&self, worker: usize) -> Result<OwnLock, SetupError> {
+    fn join(&self, worker: usize) -> Result<OwnLock> {
         let path = &self.typed.path;
         if std::process::id() != self.keeper {
             process::print_to_stderr()
@@ -120,12 +117,12 @@ impl Target for OwnLibrary {
         })
     }
 
-    fn finish(&self) -> Result<(), SetupError> {
+    fn finish(&self) -> Result<()> {
         self.conclude()
     }
 }
 
-fn reach(argument: &str) -> Result<(), SetupError> {
+fn reach(argument: &str) -> Result<()> {
     let typed = Typed::parse(Some(argument)).map_err(SetupError)?;
     shared_object::check(&typed.path).map_err(SetupError)?;
     let mut librarian = Librarian::start(|mut reporter| {
@@ -137,7 +134,7 @@ fn reach(argument: &str) -> Result<(), SetupError> {
 
 impl OwnLibrary {
     /// Has `jostle_finish` called, once.
-    fn conclude(&self) -> Result<(), SetupError> {
+    fn conclude(&self) -> Result<()> {
         let mut place = self
             .librarian
             .lock()
@@ -160,14 +157,14 @@ impl Drop for OwnLibrary {
     }
 }
 
-fn number(count: usize) -> Result<u32, SetupError> {
+fn number(count: usize) -> Result<u32> {
     u32::try_from(count)
         .map_err(|_| SetupError(format!("{count} are more than jostle_lock.h can count")))
 }
 
 /// Asks the library for the size of its shared memory, in a separate process: the memory
 /// must be mapped before the process that prepares it is forked.
-fn shared_bytes(typed: &Typed, workers: u32, keys: u32) -> Result<usize, SetupError> {
+fn shared_bytes(typed: &Typed, workers: u32, keys: u32) -> Result<usize> {
     let mut librarian = Librarian::start(|mut reporter| {
         let bytes = reporter.load(&typed.path).map(|library| {
             reporter.begin("jostle_shared_bytes");
@@ -185,12 +182,7 @@ fn shared_bytes(typed: &Typed, workers: u32, keys: u32) -> Result<usize, SetupEr
     })
 }
 
-fn prepared(
-    typed: &Typed,
-    shared: &Region,
-    workers: u32,
-    keys: u32,
-) -> Result<Librarian, SetupError> {
+fn prepared(typed: &Typed, shared: &Region, workers: u32, keys: u32) -> Result<Librarian> {
     let path = &typed.path;
     Librarian::start(|mut reporter| {
         let library = reporter.load(path).and_then(|library| {

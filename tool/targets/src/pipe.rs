@@ -5,7 +5,7 @@ mod guard;
 mod line;
 mod peer;
 
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, command};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -18,16 +18,10 @@ const NAME: &str = "pipe";
 const ACQUIRE: &str = "request A";
 const RELEASE: &str = "request U";
 
-/// The capabilities that a program may have. Each program reports its own.
-pub const LOCK: LockCapabilities = LockCapabilities {
-    shared: true,
-    timeout: true,
-    excludes: true,
-    survives_owner: true,
-    // The program, and the thread that reads its standard error.
-    starts: 2,
-    ..LockCapabilities::NONE
-};
+/// The capabilities that a program may have. Each program reports its own. Each worker starts two:
+/// the program, and the thread that reads its standard error.
+pub const LOCK: LockCapabilities = capabilities!(LockCapabilities::NONE; shared, timeout, excludes,
+    survives_owner, starts: 2);
 
 /// Why threads would add nothing.
 pub(crate) const NO_THREADS: &str =
@@ -53,7 +47,7 @@ pub(crate) struct PipeLock {
 
 impl Pipe {
     /// Locks by the program of these words.
-    pub(crate) fn of(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
+    pub(crate) fn new(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
         Pipe {
             words,
             workers: setup.workers,
@@ -123,17 +117,13 @@ impl Target for Pipe {
                   second. tool/docs/own-locks-pipe.md is a walk through it. The figures include the \
                   way there and back: `echo+pipe` is that way alone. In the table, timeout, \
                   shared and survives owner mean that a program may have them.",
-        lock: LockCapabilities {
-            answering: Some("echo+pipe"),
-            path_alone: true,
-            ..LOCK
-        },
+        lock: capabilities!(LOCK; answering: Some("echo+pipe"), path_alone),
         no_threads: Some(NO_THREADS),
         ..Entry::PLAIN
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Pipe, SetupError> {
-        Ok(Pipe::of(command::found(NAME, setup.argument)?, setup))
+        Ok(Pipe::new(command::found(NAME, setup.argument)?, setup))
     }
 
     fn join(&self, worker: usize) -> Result<PipeLock, SetupError> {

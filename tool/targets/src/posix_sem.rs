@@ -1,9 +1,7 @@
 //! `posix-sem`: an unnamed POSIX semaphore in shared memory.
 
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{
-    CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory, until_granted,
-};
+use crate::prelude::*;
+use crate::until_granted;
 use jostle_sys::posix_sem::Semaphores;
 
 /// The semaphores.
@@ -25,13 +23,12 @@ impl Target for PosixSem {
         ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<PosixSem, SetupError> {
-        Semaphores::new(setup.keys, 1)
-            .map(PosixSem)
-            .map_err(no_memory)
+    fn prepare(setup: &Setup<'_>) -> Result<PosixSem> {
+        let new = Semaphores::new(setup.keys, 1).map(PosixSem);
+        new.map_err(no_memory)
     }
 
-    fn join(&self, _worker: usize) -> Result<PosixSem, SetupError> {
+    fn join(&self, _worker: usize) -> Result<PosixSem> {
         Ok(self.clone())
     }
 }

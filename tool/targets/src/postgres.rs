@@ -7,16 +7,11 @@ mod session;
 pub(crate) mod who;
 mod wire;
 
-use crate::argument;
 use crate::holders;
-use crate::login::Login;
-use crate::names::Names;
 use crate::postgres_try;
-use crate::program::{self, Ground, LaunchRecipe, Program, Words, text};
-use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, Sign, Told, sign};
-use crate::table::{Entry, LockCapabilities};
-use crate::{Facts, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
+use crate::prelude::*;
+use crate::program;
+use crate::signs::Told;
 use jostle_sys::clock::monotonic;
 use std::path::Path;
 use wire::PostgresWire;
@@ -34,13 +29,8 @@ const DATABASE: &str = "postgres";
 const SPARE_CONNECTIONS: usize = 10;
 
 /// The capabilities of both targets.
-pub(crate) const LOCK: LockCapabilities = LockCapabilities {
-    shared: true,
-    survives_owner: true,
-    fifo: true,
-    pipeline: true,
-    ..LockCapabilities::SERVICE
-};
+pub(crate) const LOCK: LockCapabilities = capabilities!(LockCapabilities::SERVICE; shared,
+    survives_owner, fifo, pipeline);
 
 /// A PostgreSQL, and the numbers of this run's locks on it.
 #[derive(Debug)]
@@ -83,8 +73,8 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
         false => ENTRY,
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Advisory<POLLED>, SetupError> {
-        let (mut login, pid) = setup.server(named, &Launch::of(setup), Some(OWNER))?;
+    fn prepare(setup: &Setup<'_>) -> Result<Advisory<POLLED>> {
+        let (mut login, pid) = setup.server(named, &Launch::with_room(setup), Some(OWNER))?;
         login.path = pid.map(|_| DATABASE.to_owned()).or(login.path);
         let mut opened = session::open(&login)?;
         if pid.is_none() {
@@ -99,7 +89,7 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<RemoteLock<PostgresWire>, SetupError> {
+    fn join(&self, _worker: usize) -> Result<RemoteLock<PostgresWire>> {
         let mut client = session::open(&self.login)?.client;
         session::prepare(&mut client, &wire::STATEMENTS)?;
         Ok(RemoteLock::new(
@@ -108,7 +98,7 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
         ))
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         // PostgreSQL counts transactions, not locks.
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
@@ -172,7 +162,7 @@ impl<const POLLED: bool> Target for Advisory<POLLED> {
     }
 }
 
-fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::found(place, file, VARIABLES)
 }
 
@@ -189,7 +179,7 @@ impl<const POLLED: bool> Advisory<POLLED> {
 }
 
 /// Whether a server of the user's takes so many connections more.
-fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
+fn has_room(client: &mut Client, workers: usize) -> Result<()> {
     const FREE: &str = "select current_setting('max_connections')::int \
                         - current_setting('superuser_reserved_connections')::int \
                         - (select count(*) from pg_stat_activity where backend_type = 'client backend')";
@@ -216,7 +206,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn of(setup: &Setup<'_>) -> Launch {
+    fn with_room(setup: &Setup<'_>) -> Launch {
         /// The server's room for locks where nothing is said (max_locks_per_transaction).
         const USUAL_LOCKS: usize = 64;
         let connections = setup.workers + SPARE_CONNECTIONS;
@@ -269,7 +259,7 @@ impl LaunchRecipe for Launch {
         data.into_iter().chain(settings).collect()
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         let mut login = ground.login(Some(OWNER));
         login.path = Some(DATABASE.to_owned());
         session::open(&login).map(drop)

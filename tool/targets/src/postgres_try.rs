@@ -2,7 +2,7 @@
 //! libraries take them: `pg_try_advisory_lock`, asked again after a while.
 
 use crate::postgres::{self, Advisory, LOCK};
-use crate::table::{Entry, LockCapabilities};
+use crate::table::{Entry, capabilities};
 
 /// A PostgreSQL that is polled.
 pub type PostgresTry = Advisory<true>;
@@ -14,9 +14,6 @@ pub(crate) const ENTRY: Entry = Entry {
     details: "As `postgres`, but a worker that finds the lock taken asks again every 50 ms \
               (`poll_ns` in the result), as helpers of many libraries do: there is no queue, and \
               nobody who asks later is kept behind.",
-    lock: LockCapabilities {
-        fifo: false,
-        ..LOCK
-    },
+    lock: capabilities!(LOCK; fifo: false),
     ..postgres::ENTRY
 };

@@ -5,15 +5,12 @@
 //! Without an address the keeper launches an engine for the run. It has the example
 //! procedures, and a spool with one file of 1000 bytes.
 
-use crate::address::Address;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::exec::Exec;
 use crate::http_head::{Foreign, Head};
-use crate::remote::Client;
+use crate::prelude::*;
 use crate::stream::Stream;
-use crate::table::{Entry, Family};
-use crate::wire::Reply;
-use crate::{CallError, ServerFigures, SetupError, surplus};
+use crate::surplus;
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use jostle_sys::spawn::{self, Word};
@@ -121,7 +118,7 @@ impl Place {
     }
 
     /// Where the engine listens, launched for the run as `server` if there is none.
-    fn engine(&self, server: &str, setup: &RequestSetup<'_>) -> Result<Address, SetupError> {
+    fn engine(&self, server: &str, setup: &RequestSetup<'_>) -> Result<Address> {
         if let Some(address) = &self.address {
             return Ok(address.clone());
         }
@@ -139,7 +136,7 @@ impl Place {
     }
 }
 
-fn reach(argument: &str) -> Result<(), SetupError> {
+fn reach(argument: &str) -> Result<()> {
     let argument = Some(argument).filter(|argument| !argument.is_empty());
     match Place::read(argument).map_err(SetupError)?.address {
         Some(address) => figures(&address, token().as_deref()).map(drop),
@@ -152,7 +149,7 @@ fn token() -> Option<String> {
 }
 
 /// The engine's counts.
-fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, SetupError> {
+fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures> {
     let bad = |what: &str| SetupError(format!("the engine at {address}: {what}"));
     let mut client = Client::connect_plainly(address)?;
     write_request(&mut client.request, b"/stats", token);
@@ -226,11 +223,11 @@ struct Kept {
 }
 
 impl Kept {
-    fn prepare(setup: &RequestSetup<'_>) -> Result<Kept, SetupError> {
+    fn prepare(setup: &RequestSetup<'_>) -> Result<Kept> {
         let place = Place::read(setup.base.argument).map_err(SetupError)?;
         Ok(Kept {
             address: place.engine("procd", setup)?,
-            procedure: Word::of(&place.procedure),
+            procedure: Word::from_text(&place.procedure),
             token: token(),
             timeout: setup.timeout,
         })
@@ -252,7 +249,7 @@ impl Requests for Kept {
         &["connect", "send", "reply"]
     }
 
-    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>> {
         let stream = self.connect();
         let stream = stream.map_err(|error| {
             SetupError(format!(
@@ -277,7 +274,7 @@ impl Requests for Kept {
         }
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         figures(&self.address, self.token.as_deref()).map(Some)
     }
 }
@@ -376,7 +373,7 @@ struct Thin {
 }
 
 impl Thin {
-    fn prepare(setup: &RequestSetup<'_>) -> Result<Thin, SetupError> {
+    fn prepare(setup: &RequestSetup<'_>) -> Result<Thin> {
         let place = Place::read(setup.base.argument).map_err(SetupError)?;
         let address = place.engine("procd+unix", setup)?;
         let given = match &address {
@@ -395,7 +392,7 @@ impl Thin {
             place.procedure,
         ];
         Ok(Thin {
-            exec: Exec::of(words.into(), setup)?,
+            exec: Exec::new(words.into(), setup)?,
             address,
         })
     }
@@ -406,7 +403,7 @@ impl Requests for Thin {
         self.exec.phases()
     }
 
-    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>> {
         self.exec.join(worker)
     }
 
@@ -414,13 +411,13 @@ impl Requests for Thin {
         self.exec.code_name(code)
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         figures(&self.address, token().as_deref()).map(Some)
     }
 }
 
 /// The program beside this one, else that in $PATH.
-fn thin_client() -> Result<PathBuf, SetupError> {
+fn thin_client() -> Result<PathBuf> {
     const NAME: &str = "jostle-call";
     spawn::beside_or_in_path(NAME).map_err(|_| {
         SetupError(format!(
@@ -489,7 +486,7 @@ mod tests {
             });
             let kept = Kept {
                 address,
-                procedure: Word::of("/a?{n}&{worker}"),
+                procedure: Word::from_text("/a?{n}&{worker}"),
                 token: Some("s3cret".to_owned()),
                 timeout: Duration::from_secs(120),
             };

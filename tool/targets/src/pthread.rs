@@ -1,18 +1,12 @@
 //! `pthread`: the C library's mutex, shared by processes.
 
-use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target};
-use jostle_sys::pthread::{MutexKind, Mutexes};
+use crate::mutex::mutexes;
+use crate::prelude::*;
+use jostle_sys::pthread::MutexKind;
 
-/// The mutexes.
-#[derive(Debug)]
-pub(crate) struct Pthread(Mutexes);
-
-impl Target for Pthread {
-    type Lock = MutexLock;
-
-    const ENTRY: Entry = Entry {
+mutexes! {
+    /// The mutexes.
+    Pthread, MutexKind::Plain, Entry {
         name: "pthread",
         family: Family::Memory,
         summary: "a process-shared pthread mutex of the default kind",
@@ -21,13 +15,5 @@ impl Target for Pthread {
                   that has been woken. What an owner that died held stays taken.",
         lock: LockCapabilities::TIMED,
         ..Entry::PLAIN
-    };
-
-    fn prepare(setup: &Setup<'_>) -> Result<Pthread, SetupError> {
-        mutex::prepare(setup, MutexKind::Plain).map(Pthread)
-    }
-
-    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
-        Ok(MutexLock::new(&self.0))
     }
 }

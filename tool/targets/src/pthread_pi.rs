@@ -1,18 +1,12 @@
 //! `pthread-pi`: the C library's mutex with priority inheritance.
 
-use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target};
-use jostle_sys::pthread::{MutexKind, Mutexes};
+use crate::mutex::mutexes;
+use crate::prelude::*;
+use jostle_sys::pthread::MutexKind;
 
-/// The mutexes.
-#[derive(Debug)]
-pub(crate) struct PthreadPi(Mutexes);
-
-impl Target for PthreadPi {
-    type Lock = MutexLock;
-
-    const ENTRY: Entry = Entry {
+mutexes! {
+    /// The mutexes.
+    PthreadPi, MutexKind::PriorityInheritance, Entry {
         name: "pthread-pi",
         family: Family::Memory,
         summary: "a process-shared pthread mutex with priority inheritance",
@@ -21,18 +15,7 @@ impl Target for PthreadPi {
                   highest priority, so that no newcomer comes before it. When an owner dies, a failed \
                   assertion of glibc ends its waiters with SIGABRT. It needs Linux 5.14 and glibc \
                   2.35.",
-        lock: LockCapabilities {
-            fifo: true,
-            ..LockCapabilities::TIMED
-        },
+        lock: capabilities!(LockCapabilities::TIMED; fifo),
         ..Entry::PLAIN
-    };
-
-    fn prepare(setup: &Setup<'_>) -> Result<PthreadPi, SetupError> {
-        mutex::prepare(setup, MutexKind::PriorityInheritance).map(PthreadPi)
-    }
-
-    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
-        Ok(MutexLock::new(&self.0))
     }
 }

@@ -1,36 +1,19 @@
 //! `pthread-robust`: the C library's mutex that survives its owner.
 
-use crate::mutex::{self, MutexLock};
-use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target};
-use jostle_sys::pthread::{MutexKind, Mutexes};
+use crate::mutex::mutexes;
+use crate::prelude::*;
+use jostle_sys::pthread::MutexKind;
 
-/// The mutexes.
-#[derive(Debug)]
-pub(crate) struct PthreadRobust(Mutexes);
-
-impl Target for PthreadRobust {
-    type Lock = MutexLock;
-
-    const ENTRY: Entry = Entry {
+mutexes! {
+    /// The mutexes.
+    PthreadRobust, MutexKind::Robust, Entry {
         name: "pthread-robust",
         family: Family::Memory,
         summary: "a process-shared robust pthread mutex, which tells of a dead owner",
         details: "As `pthread`, with PTHREAD_MUTEX_ROBUST: each owner is entered in a list that the kernel \
                   walks when a thread ends, and the next owner is told (EOWNERDEAD) and makes the \
                   mutex consistent.",
-        lock: LockCapabilities {
-            survives_owner: true,
-            ..LockCapabilities::TIMED
-        },
+        lock: capabilities!(LockCapabilities::TIMED; survives_owner),
         ..Entry::PLAIN
-    };
-
-    fn prepare(setup: &Setup<'_>) -> Result<PthreadRobust, SetupError> {
-        mutex::prepare(setup, MutexKind::Robust).map(PthreadRobust)
-    }
-
-    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
-        Ok(MutexLock::new(&self.0))
     }
 }

@@ -3,21 +3,15 @@
 //! deletes the key only if it still holds the value. The recipe has no queue: a client that
 //! finds the lock taken tries again.
 
-use crate::argument;
 use crate::holders::{self, Slowest};
 use crate::keeping::whole_millis;
-use crate::login::{self, Login};
-use crate::names::{self, Names};
-use crate::program::{Ground, LaunchRecipe, Program, Words};
-use crate::remote::{Client, RemoteLock, info_figure, info_text};
-use crate::signs::{self, NoSigns, Sign, Told, sign};
+use crate::login;
+use crate::names;
+use crate::prelude::*;
+use crate::remote::{info_figure, info_text};
+use crate::signs::{NoSigns, Told};
 use crate::strangers::strangers;
-use crate::table::{Entry, LockCapabilities};
-use crate::wire::{Answer, Asking, Reply, Wire, unexpected};
-use crate::{
-    CallError, Facts, Keeping, LEASE_FACT, Lock, Mode, ServerFigures, Setup, SetupError, Target,
-    VERSION_FACT, facts,
-};
+use crate::wire::Answer;
 use jostle_resp::request::encode;
 use jostle_sys::clock::monotonic;
 use std::marker::PhantomData;
@@ -75,7 +69,7 @@ pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
     ///
     /// # Errors
     /// In words for the user, with the remedy.
-    fn join(server: &RedisTarget<Self>, worker: usize) -> Result<Self::Lock, SetupError>;
+    fn join(server: &RedisTarget<Self>, worker: usize) -> Result<Self::Lock>;
 }
 
 /// A Redis on which workers lock by a recipe, and the names and the lease of this run's
@@ -135,12 +129,8 @@ impl Recipe for Documented {
                   10 s by a script that compares and sets the expiry. The password of a server \
                   that wants one is $REDISCLI_AUTH, or that of --credentials. rediss://HOST:PORT asks for TLS, \
                   ?ca=FILE behind it for TLS with that authority.",
-        lock: LockCapabilities {
-            pipeline: true,
-            usual_lease: Some(USUAL_LEASE),
-            answering: Some("echo"),
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; pipeline, usual_lease: Some(USUAL_LEASE),
+            answering: Some("echo")),
         ..Entry::SERVICE
     };
 
@@ -150,7 +140,7 @@ impl Recipe for Documented {
 
     const HAS_VALUES: bool = true;
 
-    fn join(server: &Redis, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
+    fn join(server: &Redis, worker: usize) -> Result<RemoteLock<RedisWire>> {
         let mut client = server.client()?;
         let wire = RedisWire {
             names: server.names,
@@ -166,16 +156,16 @@ impl Recipe for Documented {
 }
 
 /// Checks that the server that the user named accepts a connection from us.
-fn reach(place: &str, file: Option<&Path>) -> Result<(), SetupError> {
+fn reach(place: &str, file: Option<&Path>) -> Result<()> {
     answers(&named(place, file)?)
 }
 
-fn answers(login: &Login) -> Result<(), SetupError> {
+fn answers(login: &Login) -> Result<()> {
     Client::admitted(login)?.ask(&[b"PING"]).map(drop)
 }
 
 impl<R: Recipe> RedisTarget<R> {
-    pub(crate) fn client(&self) -> Result<Client, SetupError> {
+    pub(crate) fn client(&self) -> Result<Client> {
         Client::admitted(&self.login)
     }
 
@@ -214,7 +204,7 @@ impl<R: Recipe> Target for RedisTarget<R> {
 
     const ENTRY: Entry = R::ENTRY;
 
-    fn prepare(setup: &Setup<'_>) -> Result<RedisTarget<R>, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<RedisTarget<R>> {
         let connections = setup.connections(USUAL_CONNECTIONS);
         let (login, _) = setup.server(named, &Launch { connections }, None)?;
         let server = RedisTarget {
@@ -243,13 +233,13 @@ impl<R: Recipe> Target for RedisTarget<R> {
         })
     }
 
-    fn join(&self, worker: usize) -> Result<R::Lock, SetupError> {
+    fn join(&self, worker: usize) -> Result<R::Lock> {
         R::join(self, worker)
     }
 
     /// Removes the keys of killed workers, which would otherwise stay until their leases
     /// end.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<()> {
         let mut client = self.client()?;
         // The marker stands behind the last lock's.
         let keys = self.keys + 1;
@@ -296,10 +286,8 @@ impl<R: Recipe> Target for RedisTarget<R> {
             let number = |name| info_figure(&info, name).map(Sign::from);
             let since = |logged| self.slowest(&mut client, logged);
             // An empty log may be one that is not kept.
-            let slowest = self
-                .logged
-                .and_then(since)
-                .filter(|slowest| slowest.last >= 0);
+            let slowest = self.logged.and_then(since);
+            let slowest = slowest.filter(|slowest| slowest.last >= 0);
             let slow_ms = slowest.as_ref().map(|slowest| slowest.ms);
             let command = slowest.filter(|slowest| slowest.ms > 0);
             // A replica has its master's keys.
@@ -345,7 +333,7 @@ impl<R: Recipe> Target for RedisTarget<R> {
         })
     }
 
-    fn finish(&self) -> Result<(), SetupError> {
+    fn finish(&self) -> Result<()> {
         if self.marked_ns.is_some() {
             // It ends by itself.
             let removed = self
@@ -356,7 +344,7 @@ impl<R: Recipe> Target for RedisTarget<R> {
         Ok(())
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         let info = self.client()?.ask(&[b"INFO"])?;
         Ok(Some(ServerFigures {
             // Redis counts commands, not locks.
@@ -376,7 +364,7 @@ fn version(login: &Login) -> Option<f64> {
 /// The variables with user and password; the password's is that of redis-cli.
 const VARIABLES: [&str; 2] = ["REDISCLI_USER", "REDISCLI_AUTH"];
 
-pub(crate) fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+pub(crate) fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::named(place, Some(TLS_SCHEME), file, VARIABLES)
 }
 
@@ -416,7 +404,7 @@ impl LaunchRecipe for Launch {
         vec!["redis.conf".to_owned()]
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         answers(&ground.login(None))
     }
 }

@@ -9,11 +9,9 @@
 
 mod wire;
 
+use crate::prelude::*;
 use crate::program::secret;
 use crate::redis::{Recipe, Redis, RedisTarget, USUAL_LEASE};
-use crate::remote::{Client, RemoteLock};
-use crate::table::{Entry, LockCapabilities};
-use crate::{SetupError, Target};
 use jostle_resp::request::encode;
 use wire::RedissonWire;
 
@@ -89,12 +87,8 @@ impl Recipe for Library {
                   so, too, in `hold --for`, and unless --renew no in `contend` and `recover`. The password of a server that \
                   wants one is $REDISCLI_AUTH. redisson:rediss://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority. Needs Redis 6 or later.",
-        lock: LockCapabilities {
-            usual_lease: Some(USUAL_LEASE),
-            renews: true,
-            answering: Some("echo"),
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; usual_lease: Some(USUAL_LEASE), renews,
+            answering: Some("echo")),
         ..Entry::SERVICE
     };
 
@@ -104,7 +98,7 @@ impl Recipe for Library {
     const DELETIONS: u64 = 2;
 
     /// On a connection that knows the scripts, and on which messages may come.
-    fn join(server: &Redisson, _worker: usize) -> Result<RemoteLock<RedissonWire>, SetupError> {
+    fn join(server: &Redisson, _worker: usize) -> Result<RemoteLock<RedissonWire>> {
         let mut client = server.client()?;
         let mut load = |script| client.ask(&[b"SCRIPT", b"LOAD", script]);
         let scripts = [load(TAKE)?, load(GIVE)?, load(KEEP)?];
@@ -115,7 +109,7 @@ impl Recipe for Library {
 }
 
 /// Asks for the version of the protocol in which messages come between answers.
-fn greet(client: &mut Client) -> Result<(), SetupError> {
+fn greet(client: &mut Client) -> Result<()> {
     encode(&mut client.request, &[b"HELLO", b"3"]);
     let greeted = client.asked("HELLO", |input, call| {
         let whole = wire::frame(input, call)?;

@@ -7,11 +7,8 @@
 //! For a worker that holds one key at a time, a collision only means waiting. A worker that
 //! holds many keys would wait for itself, so that colliding keys are refused there.
 
-use crate::table::Entry;
-use crate::{
-    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, sysv, sysv_undo,
-    until_granted,
-};
+use crate::prelude::*;
+use crate::{sysv, sysv_undo, until_granted};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::sysv::{Set, Usage, random_key};
@@ -42,7 +39,7 @@ impl<const UNDO: bool> Target for Semaphores<UNDO> {
         false => sysv::ENTRY,
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Semaphores<UNDO>, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Semaphores<UNDO>> {
         let slots = if setup.keys == 1 { 1 } else { setup.slots };
         if slots == 0 {
             return Err(SetupError(
@@ -76,7 +73,7 @@ impl<const UNDO: bool> Target for Semaphores<UNDO> {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<SemaphoreLock, SetupError> {
+    fn join(&self, _worker: usize) -> Result<SemaphoreLock> {
         Ok(SemaphoreLock(Arc::clone(&self.places)))
     }
 
@@ -98,7 +95,7 @@ fn set_size() -> usize {
 
 /// Checks the limits before any set is made, so that the message does not count our own
 /// sets.
-fn enough(slots: usize) -> Result<(), SetupError> {
+fn enough(slots: usize) -> Result<()> {
     match Usage::read().and_then(|usage| shortage(usage, slots)) {
         Some(shortage) => Err(SetupError(shortage)),
         None => Ok(()),
@@ -146,7 +143,7 @@ fn collisions(hashed: &[usize]) -> usize {
     keys_of.values().filter(|keys| **keys > 1).sum()
 }
 
-fn make_set(setup: &Setup<'_>, count: usize, undo: bool) -> Result<Set, SetupError> {
+fn make_set(setup: &Setup<'_>, count: usize, undo: bool) -> Result<Set> {
     let list = |error| {
         SetupError(format!(
             "cannot write to the list of what to remove: {error}"

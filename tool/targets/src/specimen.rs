@@ -55,7 +55,7 @@ impl Tallies {
 
     /// The counters of one worker.
     #[inline]
-    pub(crate) fn of(&self, worker: usize) -> &[AtomicU64] {
+    pub(crate) fn of_worker(&self, worker: usize) -> &[AtomicU64] {
         self.region.words64(worker * LINE, COUNTERS)
     }
 
@@ -68,12 +68,12 @@ impl Tallies {
     /// Maps one worker's counters into the calling process. Otherwise the first count would
     /// cause a page fault within the measured loop.
     pub(crate) fn touch(&self, worker: usize) {
-        add(&self.of(worker)[0], 0);
+        add(&self.of_worker(worker)[0], 0);
     }
 
     /// Counter number `index` of each worker, in order.
     pub(crate) fn column(&self, index: usize) -> impl Iterator<Item = u64> {
-        (0..self.workers).map(move |worker| self.of(worker)[index].load(Relaxed))
+        (0..self.workers).map(move |worker| self.of_worker(worker)[index].load(Relaxed))
     }
 }
 
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn workers_count_apart() {
         let tallies = Tallies::new(3).unwrap();
-        add(&tallies.of(2)[1], 5);
-        add(&tallies.of(2)[1], 1);
-        add(&tallies.of(0)[1], 7);
+        add(&tallies.of_worker(2)[1], 5);
+        add(&tallies.of_worker(2)[1], 1);
+        add(&tallies.of_worker(0)[1], 7);
         assert_eq!(tallies.column(1).collect::<Vec<_>>(), [7, 0, 6]);
         assert_eq!(tallies.column(0).sum::<u64>(), 0);
     }
@@ -117,7 +117,7 @@ mod tests {
         let tallies = Tallies::new(3).unwrap();
         for worker in 7..10 {
             let place = tallies.place(worker);
-            add(&tallies.of(place)[1], worker as u64);
+            add(&tallies.of_worker(place)[1], worker as u64);
         }
         assert_eq!(tallies.column(1).collect::<Vec<_>>(), [9, 7, 8]);
         assert_eq!(tallies.place(2), 2);

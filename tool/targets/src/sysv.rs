@@ -1,7 +1,7 @@
 //! `sysv`: System V semaphores.
 
 use crate::semaphore::Semaphores;
-use crate::table::{Entry, Family, LockCapabilities};
+use crate::table::{Entry, Family, LockCapabilities, capabilities};
 
 /// The semaphores.
 pub(crate) type Sysv = Semaphores<false>;
@@ -16,10 +16,6 @@ pub(crate) const ENTRY: Entry = Entry {
               which they came. Several keys are hashed by name (jostle-key-N, 64-bit FNV-1a) \
               to --slots semaphores; names that meet in a slot exclude each other, and how \
               many do is reported as `collisions`. What an owner that died held stays taken.",
-    lock: LockCapabilities {
-        fifo: true,
-        semaphore_sets: true,
-        ..LockCapabilities::TIMED
-    },
+    lock: capabilities!(LockCapabilities::TIMED; fifo, semaphore_sets),
     ..Entry::PLAIN
 };

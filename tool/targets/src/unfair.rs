@@ -5,11 +5,8 @@
 //! lock, and each worker a word to sleep on. A release hands the lock to the worker that
 //! the policy picks; a newcomer never gets it while another worker waits.
 
+use crate::prelude::*;
 use crate::specimen::{Random, Tallies, add};
-use crate::table::{Entry, LockCapabilities};
-use crate::{
-    CallError, Facts, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, facts, no_memory,
-};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::futex::{self, Waited};
@@ -192,7 +189,7 @@ impl Target for Unfair {
         ..Entry::PLAIN
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Unfair, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Unfair> {
         let bytes = setup.keys * Shared::stride(setup.workers);
         let shared = Shared {
             policy: Policy::parse(setup.argument).map_err(SetupError)?,
@@ -208,7 +205,7 @@ impl Target for Unfair {
         Ok(Unfair(Arc::new(shared)))
     }
 
-    fn join(&self, worker: usize) -> Result<UnfairLock, SetupError> {
+    fn join(&self, worker: usize) -> Result<UnfairLock> {
         Ok(UnfairLock {
             shared: Arc::clone(&self.0),
             worker: self.0.tallies.place(worker),
@@ -261,7 +258,7 @@ impl UnfairLock {
     }
 
     fn granted(&self) -> Outcome {
-        add(&self.shared.tallies.of(self.worker)[GRANTED], 1);
+        add(&self.shared.tallies.of_worker(self.worker)[GRANTED], 1);
         Outcome::Granted
     }
 
@@ -272,7 +269,7 @@ impl UnfairLock {
         let began = self.shared.key(key).released_ns.load(Relaxed);
         let took_ns = clock::monotonic().saturating_sub(began);
         if let Some(took_ns) = self.last_handoff_ns.replace(Some(took_ns)) {
-            let tally = self.shared.tallies.of(self.worker);
+            let tally = self.shared.tallies.of_worker(self.worker);
             add(&tally[HANDOFFS], 1);
             add(&tally[HANDOFFS_NS], took_ns);
         }
@@ -360,7 +357,7 @@ impl Lock for UnfairLock {
         }
         futex::unlock(memory.inner);
         if let Some(worker) = next {
-            add(&self.shared.tallies.of(self.worker)[HANDED], 1);
+            add(&self.shared.tallies.of_worker(self.worker)[HANDED], 1);
             futex::wake(self.shared.sleeper(worker), 1);
         }
         Ok(())

@@ -1,9 +1,7 @@
 //! `unix`: connections over a Unix socket. Without a path the server is ours.
 
-use crate::SetupError;
-use crate::argument;
 use crate::endpoint::{Address, Endpoint, Wanted};
-use crate::table::{Entry, Family};
+use crate::prelude::*;
 use rustix::net::SocketAddrUnix;
 use std::path::PathBuf;
 
@@ -24,7 +22,7 @@ pub(crate) const ENTRY: Entry = Entry {
 ///
 /// # Errors
 /// A path that is too long for a socket.
-pub(crate) fn endpoint(wanted: &Wanted<'_>) -> Result<Endpoint, SetupError> {
+pub(crate) fn endpoint(wanted: &Wanted<'_>) -> Result<Endpoint> {
     let path = match wanted.argument {
         Some(path) => PathBuf::from(path),
         // The ledger removes its directory with everything in it.

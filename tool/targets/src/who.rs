@@ -181,12 +181,8 @@ pub fn who(spec: &Spec, name: Option<&str>, credentials: Option<&Path>) -> Told 
 
 fn value(variable: &str, question: &Question<'_>, holder: &Party) -> Option<String> {
     // Passwords are not printed; the commands' own clients ask for them.
-    let servers = question
-        .argument
-        .split('?')
-        .next()
-        .unwrap_or_default()
-        .split(',');
+    let mut words = question.argument.split('?');
+    let servers = words.next().unwrap_or_default().split(',');
     let server = |server: &str| {
         let place = server.rsplit("//").next().unwrap_or_default();
         let place = place.rsplit('@').next().unwrap_or_default();

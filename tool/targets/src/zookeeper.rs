@@ -12,18 +12,11 @@ mod session;
 pub(crate) mod who;
 mod wire;
 
-use crate::address::{Address, Members};
-use crate::argument;
-use crate::login::Credentials;
-use crate::names::Names;
-use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
-use crate::remote::{Client, RemoteLock};
-use crate::signs::{self, NoSigns, Sign, Told, sign};
-use crate::table::{Entry, LockCapabilities};
-use crate::{
-    Facts, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
-    facts,
-};
+use crate::LEASE_LAG_FACT;
+use crate::address::Members;
+use crate::prelude::*;
+use crate::program::free_ports;
+use crate::signs::{NoSigns, Told};
 use jute::{Reader, error, flags, op};
 use session::Session;
 use std::time::Duration;
@@ -86,20 +79,12 @@ impl Target for Zookeeper {
                   not everybody's, name and password of the scheme digest are $ZOOKEEPER_USER and \
                   $ZOOKEEPER_PASSWORD, or those of --credentials. ?tls behind the address asks for \
                   TLS (the server's secureClientPort), ?ca=FILE for TLS with that authority.",
-        lock: LockCapabilities {
-            fifo: true,
-            durable: true,
-            replicated: true,
-            clusters: true,
-            fenced: true,
-            usual_lease: Some(GRANTED),
-            renews: true,
-            ..LockCapabilities::SERVICE
-        },
+        lock: capabilities!(LockCapabilities::SERVICE; fifo, durable, replicated, clusters, fenced,
+            usual_lease: Some(GRANTED), renews),
         ..Entry::SERVICE
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Zookeeper, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Zookeeper> {
         let asked = setup.lease.unwrap_or(TIMEOUT);
         let named = |places: &str| Address::several(places, None);
         let launch = |count| Launch::members(count, asked);
@@ -128,7 +113,7 @@ impl Target for Zookeeper {
         Ok(zookeeper)
     }
 
-    fn join(&self, worker: usize) -> Result<RemoteLock<ZookeeperWire>, SetupError> {
+    fn join(&self, worker: usize) -> Result<RemoteLock<ZookeeperWire>> {
         let servers = self.servers.for_worker(worker);
         let session = Session::open(&servers, self.asked, &self.own)?;
         let place = (self.stays || servers.len() > 1).then(|| Place {
@@ -143,7 +128,7 @@ impl Target for Zookeeper {
 
     /// Removes the nodes of killed workers, which would otherwise stay until their sessions
     /// end. The server removes the empty containers after about a minute.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<()> {
         let mut session = Session::open(self.servers.all(), self.asked, &self.own)?;
         let mut left: Vec<Vec<u8>> = Vec::new();
         let parent = |key| [b"/", &self.names.name(key)[..]].concat();
@@ -180,7 +165,7 @@ impl Target for Zookeeper {
         session.close()
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         // It counts packets, not locks.
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
@@ -218,7 +203,7 @@ impl Target for Zookeeper {
 
 /// The nodes below which workers create theirs: containers, which the server removes by
 /// itself when they have been empty for a while.
-fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<(), SetupError> {
+fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<()> {
     let fill = |key: usize, out: &mut Vec<u8>| {
         jute::create(out, flags::CONTAINER, |out| {
             out.push(b'/');
@@ -276,7 +261,7 @@ impl Launch {
     ///
     /// # Errors
     /// No free ports.
-    pub fn members(count: usize, lease: Duration) -> Result<Vec<Launch>, SetupError> {
+    pub fn members(count: usize, lease: Duration) -> Result<Vec<Launch>> {
         let ports = match count {
             0 | 1 => Vec::new(),
             _ => free_ports(2 * count)?,
@@ -354,7 +339,7 @@ impl LaunchRecipe for Launch {
         ]
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         let place = Address::Tcp(ground.address());
         Session::of_starting(&place, TIMEOUT)?.close()
     }

@@ -289,9 +289,8 @@ fn table(rows: &[[String; 7]]) -> String {
     let mut text = String::new();
     for row in all() {
         let cells = row.iter().zip(&widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        let cells: Vec<String> = cells.collect();
         text += cells.join("  ").trim_end();
         text.push('\n');
     }

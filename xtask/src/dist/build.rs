@@ -5,7 +5,7 @@
 
 use super::elf::Glibc;
 use super::{Target, contents, wheel};
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use jostle_testbed::shell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,7 +47,7 @@ pub(super) struct Tools {
 impl Tools {
     /// Installs what is missing: the tools below the target directory, Rust's standard
     /// libraries in the toolchain.
-    pub(super) fn ready() -> anyhow::Result<Tools> {
+    pub(super) fn ready() -> Result<Tools> {
         let own = environment()?.join("bin");
         let mut rustup = Command::new("rustup");
         rustup.args(["target", "add"]);
@@ -63,7 +63,7 @@ impl Tools {
 
     /// Compiles the programs of a target, and puts them into `programs`, stripped: one
     /// call of cargo for those of each C library, so that what they share is compiled once.
-    pub(super) fn build(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
+    pub(super) fn build(&self, target: &Target, epoch: u64, programs: &Path) -> Result<()> {
         let (gnu, musl) = (target.triple(), musl(target));
         self.cargo(target, epoch, &musl, &MUSL)?;
         let of_gnu = of_gnu(target);
@@ -86,13 +86,7 @@ impl Tools {
     }
 
     /// One call of cargo-zigbuild: these programs, of the packages that have them.
-    fn cargo(
-        &self,
-        target: &Target,
-        epoch: u64,
-        triple: &str,
-        programs: &[&str],
-    ) -> anyhow::Result<()> {
+    fn cargo(&self, target: &Target, epoch: u64, triple: &str, programs: &[&str]) -> Result<()> {
         println!("== {triple}: {}", programs.join(", "));
         let mut zigbuild = Command::new("cargo-zigbuild");
         zigbuild
@@ -177,7 +171,7 @@ pub(super) fn own_linker(target: &Target) -> (String, String) {
 /// linker (procd/server/build.rs), and `jostle-mpi` is linked with this machine's Open MPI
 /// and C library, which are tied to their release of Debian: these two are left to the
 /// processor's own compiler. So all are made by one call of cargo, and share all crates.
-fn linker(target: &Target, rust_target: &str) -> anyhow::Result<PathBuf> {
+fn linker(target: &Target, rust_target: &str) -> Result<PathBuf> {
     let (_, gnu) = own_linker(target);
     let zig = rust_target.replace('-', "_");
     let script = format!(
@@ -195,7 +189,7 @@ fn linker(target: &Target, rust_target: &str) -> anyhow::Result<PathBuf> {
 
 /// The Python environment with the tools, below the target directory; it is made where
 /// it is missing.
-pub(super) fn environment() -> anyhow::Result<PathBuf> {
+pub(super) fn environment() -> Result<PathBuf> {
     let environment = shell::target_directory().join("dist-tools");
     let installed = environment.join("installed");
     let wanted = TOOLS.join("\n");
@@ -214,7 +208,7 @@ fn musl(target: &Target) -> String {
 }
 
 /// Settles the differences between two builds of a commit: where it was built, and when.
-fn settle(cargo: &mut Command, epoch: u64) -> anyhow::Result<()> {
+fn settle(cargo: &mut Command, epoch: u64) -> Result<()> {
     let registry = match (std::env::var_os("CARGO_HOME"), std::env::home_dir()) {
         (Some(directory), _) => PathBuf::from(directory),
         (None, Some(home)) => home.join(".cargo"),
@@ -236,14 +230,14 @@ fn settle(cargo: &mut Command, epoch: u64) -> anyhow::Result<()> {
 }
 
 /// The programs of a folder without text for debuggers, in another one.
-pub(super) fn strip_all(target: &Target, from: &Path, programs: &Path) -> anyhow::Result<()> {
+pub(super) fn strip_all(target: &Target, from: &Path, programs: &Path) -> Result<()> {
     for name in ["jostle"].iter().chain(&STATIC) {
         strip(target, &from.join(name), &programs.join(name))?;
     }
     Ok(())
 }
 
-fn strip(target: &Target, from: &Path, to: &Path) -> anyhow::Result<()> {
+fn strip(target: &Target, from: &Path, to: &Path) -> Result<()> {
     contents::copy(from, to, 0o755)?;
     shell::run(Command::new(target.strip).arg("--strip-all").arg(to))
 }

@@ -5,7 +5,7 @@
 
 use super::clean_root::Root;
 use super::{Target, VERSION, build, sbom, sums, temporary};
-use anyhow::Context;
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const CLEAN: [&str; 5] = ["tarball", "jostle_deb", "jostled_deb", "procd_deb", "
 const BESIDE_OTHERS: [&str; 2] = ["units", "mpi"];
 
 /// Checks what is in `out`.
-pub(super) fn run(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
+pub(super) fn run(out: &Path, targets: &[&Target]) -> Result<()> {
     let start = Instant::now();
     sums::verify(out)?;
     let nowhere = temporary("empty")?;
@@ -52,7 +52,7 @@ pub(super) fn run(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
 }
 
 /// `cargo xtask ci`: what can be seen without installing anything.
-pub(super) fn unpacked(target: &Target, out: &Path) -> anyhow::Result<()> {
+pub(super) fn unpacked(target: &Target, out: &Path) -> Result<()> {
     let nowhere = temporary("empty")?;
     Root::at(nowhere.path()).run(out, &script(target, "unpacked"), true)
 }
@@ -61,11 +61,7 @@ fn is_native(target: &Target) -> bool {
     target.arch == std::env::consts::ARCH
 }
 
-fn timed<T>(
-    target: &Target,
-    what: &str,
-    check: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+fn timed<T>(target: &Target, what: &str, check: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let done = check().with_context(|| format!("failed: {}: {what}", target.arch))?;
     let took_s = start.elapsed().as_secs_f64();

@@ -45,7 +45,7 @@ pub(super) struct Root {
 impl Root {
     /// Makes one from Debian's packages.
     pub(super) fn of_debian() -> anyhow::Result<Root> {
-        Root::of(OLDEST, BESIDE)
+        Root::make(OLDEST, BESIDE)
     }
 
     /// Makes one of this machine's release, with Open MPI and systemd.
@@ -53,13 +53,13 @@ impl Root {
         let about = std::fs::read_to_string("/etc/os-release").context("/etc/os-release")?;
         let mut lines = about.lines();
         let release = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-        Root::of(
+        Root::make(
             release.context("no VERSION_CODENAME in /etc/os-release")?,
             "openmpi-bin,systemd",
         )
     }
 
-    fn of(release: &str, beside: &str) -> anyhow::Result<Root> {
+    fn make(release: &str, beside: &str) -> anyhow::Result<Root> {
         let place = temporary("root")?;
         let files = place.path().join("files");
         let mut mmdebstrap = Command::new("mmdebstrap");

@@ -1,7 +1,7 @@
 //! The contents of each package, and where they go: one table.
 
 use super::Packing;
-use anyhow::Context;
+use anyhow::{Context, Result};
 use jostle_testbed::shell;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -81,7 +81,7 @@ const FILES: &[(&str, &str, &str)] = &[
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Has jostle write its completion scripts.
-pub(super) fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Result<()> {
+pub(super) fn write_completions(jostle: &Path, directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     for (shell_name, file) in COMPLETIONS {
         let script = shell::output(Command::new(jostle).args(["completions", shell_name]))?;
@@ -91,12 +91,7 @@ pub(super) fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Resu
 }
 
 /// Puts the files of a part below `root`.
-pub(super) fn lay(
-    packing: &Packing<'_>,
-    part: &str,
-    root: &Path,
-    layout: Layout,
-) -> anyhow::Result<()> {
+pub(super) fn lay(packing: &Packing<'_>, part: &str, root: &Path, layout: Layout) -> Result<()> {
     for (_, place, source) in FILES.iter().filter(|(whose, ..)| *whose == part) {
         // A Python environment has no services.
         if layout == Layout::Wheel && [UNITS, ETC].contains(place) {
@@ -123,7 +118,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// The files that a line of the table stands for, in order.
-fn found(packing: &Packing<'_>, source: &str) -> anyhow::Result<Vec<PathBuf>> {
+fn found(packing: &Packing<'_>, source: &str) -> Result<Vec<PathBuf>> {
     if let Some((folder, ending)) = source.split_once('*') {
         let folder = shell::root().join(folder);
         let mut names = super::names(&folder)?;
@@ -159,13 +154,13 @@ fn destination(part: &str, place: &str, layout: Layout, name: &str) -> PathBuf {
 }
 
 /// Copies a file, with the folders above it, and with these permissions.
-pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
+pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let bytes = std::fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     write(bytes, to, mode)
 }
 
 /// Writes a file, in the same way. Everybody may read the folders, whatever the umask was.
-pub(super) fn write(bytes: impl AsRef<[u8]>, to: &Path, mode: u32) -> anyhow::Result<()> {
+pub(super) fn write(bytes: impl AsRef<[u8]>, to: &Path, mode: u32) -> Result<()> {
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
     if let Some(folder) = to.parent() {
         std::fs::create_dir_all(folder)

@@ -3,7 +3,7 @@
 //! and its time is the packages': the same commit gives the same list.
 
 use super::{Packing, Target, VERSION, build, sums};
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use jostle_testbed::shell;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Writes it.
-pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make(packing: &Packing<'_>, out: &Path) -> Result<()> {
     let tree = tree(packing.target)?;
     let lock = std::fs::read_to_string(shell::root().join("Cargo.lock"))?;
     let components = components(&tree, &checksums(&lock)?)?;
@@ -54,14 +54,14 @@ sys.exit(None if error is None else f'{sys.argv[1]}: {error}')
 ";
 
 /// Has CycloneDX's own library compare the list with its schema.
-pub(super) fn validate(target: &Target, out: &Path) -> anyhow::Result<()> {
+pub(super) fn validate(target: &Target, out: &Path) -> Result<()> {
     let python = build::environment()?.join("bin/python");
     let mut python = Command::new(python);
     shell::run(python.args(["-c", VALIDATE]).arg(out.join(file(target))))
 }
 
 /// A line `name vVERSION [...]|LICENSE` for each crate of the published programs.
-fn tree(target: &Target) -> anyhow::Result<BTreeSet<String>> {
+fn tree(target: &Target) -> Result<BTreeSet<String>> {
     let words = [
         "tree",
         "--locked",
@@ -78,7 +78,7 @@ fn tree(target: &Target) -> anyhow::Result<BTreeSet<String>> {
 }
 
 /// The sum of each crate that comes from the registry, by `name version`.
-fn checksums(lock: &str) -> anyhow::Result<BTreeMap<String, String>> {
+fn checksums(lock: &str) -> Result<BTreeMap<String, String>> {
     let lock: toml::Table = lock.parse().context("Cargo.lock")?;
     let packages = lock.get("package").and_then(toml::Value::as_array);
     let mut sums = BTreeMap::new();
@@ -93,10 +93,7 @@ fn checksums(lock: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(sums)
 }
 
-fn components(
-    tree: &BTreeSet<String>,
-    sums: &BTreeMap<String, String>,
-) -> anyhow::Result<Vec<Value>> {
+fn components(tree: &BTreeSet<String>, sums: &BTreeMap<String, String>) -> Result<Vec<Value>> {
     let mut components = Vec::new();
     for line in tree {
         let (package, license) = line
@@ -117,11 +114,8 @@ fn components(
         });
         if !license.is_empty() {
             // Some crates still separate by a slash, as cargo once allowed.
-            let expression = license
-                .split('/')
-                .map(str::trim)
-                .collect::<Vec<_>>()
-                .join(" OR ");
+            let words = license.split('/');
+            let expression = words.map(str::trim).collect::<Vec<_>>().join(" OR ");
             component["licenses"] = json!([{ "expression": expression }]);
         }
         if let Some(sum) = sums.get(&format!("{name} {version}")) {
@@ -147,7 +141,7 @@ fn serial(text: &str) -> String {
 }
 
 /// Seconds since 1970 as `date` prints them for machines.
-pub(super) fn timestamp(epoch: u64) -> anyhow::Result<String> {
+pub(super) fn timestamp(epoch: u64) -> Result<String> {
     let mut date = Command::new("date");
     date.args([
         "--utc",

@@ -29,10 +29,8 @@ pub(super) fn verify(out: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(out.join(FILE))
         .with_context(|| format!("no {FILE} in {}: run `cargo xtask dist`", out.display()))?;
     for name in names(out)?.iter().filter(|name| *name != FILE) {
-        if !text
-            .lines()
-            .any(|line| line.ends_with(&format!("  {name}")))
-        {
+        let mut text = text.lines();
+        if !text.any(|line| line.ends_with(&format!("  {name}"))) {
             bail!("{name} has no sum in {FILE}");
         }
     }

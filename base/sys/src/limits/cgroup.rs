@@ -130,9 +130,8 @@ pub fn cpu_places() -> (Version, Vec<PathBuf>) {
 
 fn cpu_places_of(root: &Path) -> (Version, Vec<PathBuf>) {
     let (version, mut places) = groups_of(root, "self", "cpu");
-    let limited = places
-        .iter()
-        .position(|group| quota(version, group).is_some());
+    let mut limited = places.iter();
+    let limited = limited.position(|group| quota(version, group).is_some());
     places.truncate(limited.map_or(usize::MAX, |at| at + 1));
     // The root has no type.
     let has_processes = |group: &Path| {
@@ -353,10 +352,8 @@ fn name(memberships: &[Membership]) -> Option<String> {
 }
 
 fn tightest(groups: &[PathBuf], read: impl Fn(&Path) -> Option<Bound>) -> Option<Bound> {
-    groups
-        .iter()
-        .filter_map(|group| read(group))
-        .min_by_key(Bound::room)
+    let groups = groups.iter().filter_map(|group| read(group));
+    groups.min_by_key(Bound::room)
 }
 
 fn slurp(group: &Path, file: &str) -> Option<String> {
@@ -406,12 +403,10 @@ fn memory(version: Version, group: &Path) -> Option<Bound> {
         .iter()
         .filter_map(|name| Some((limit(&slurp(group, name)?)?, *name)))
         .min()?;
-    let used = slurp(group, usage)
-        .and_then(|t| field(&t, 0))
-        .unwrap_or(0u64);
-    let droppable = slurp(group, "memory.stat")
-        .and_then(|t| keyed(&t, cache))
-        .unwrap_or(0);
+    let used = slurp(group, usage).and_then(|t| field(&t, 0));
+    let used = used.unwrap_or(0u64);
+    let droppable = slurp(group, "memory.stat").and_then(|t| keyed(&t, cache));
+    let droppable = droppable.unwrap_or(0);
     Some(Bound {
         name,
         max,

@@ -130,10 +130,8 @@ impl OtherGroup {
 /// Processes of a group and of those below it, which its CPU time contains too.
 fn processes(group: &Path) -> Vec<u32> {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    let mut found: Vec<u32> = text
-        .lines()
-        .filter_map(|line| line.trim().parse().ok())
-        .collect();
+    let lines = text.lines();
+    let mut found: Vec<u32> = lines.filter_map(|line| line.trim().parse().ok()).collect();
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.extend(processes(&entry.path()));

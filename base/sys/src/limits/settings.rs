@@ -9,47 +9,27 @@ use std::path::{Path, PathBuf};
 
 /// Settings whose value is the text of a file, and the file, as the kernel's admin-guide and
 /// Documentation/ABI describe it.
-const WHOLE: [(&str, &str); 14] = [
-    ("base slice ns", "sys/kernel/debug/sched/base_slice_ns"),
-    ("sched_ext", "sys/kernel/sched_ext/state"),
-    ("sched_ext scheduler", "sys/kernel/sched_ext/root/ops"),
-    (
-        "guest halt poll ns",
-        "sys/module/haltpoll/parameters/guest_halt_poll_ns",
-    ),
-    (
-        "host halt poll ns",
-        "sys/module/kvm/parameters/halt_poll_ns",
-    ),
-    (
-        "idle driver",
-        "sys/devices/system/cpu/cpuidle/current_driver",
-    ),
-    (
-        "idle governor",
-        "sys/devices/system/cpu/cpuidle/current_governor_ro",
-    ),
-    ("SMT", "sys/devices/system/cpu/smt/control"),
-    (
-        "frequency driver",
-        "sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
-    ),
-    ("boost", "sys/devices/system/cpu/cpufreq/boost"),
-    ("no turbo", "sys/devices/system/cpu/intel_pstate/no_turbo"),
-    ("hypervisor type", "sys/hypervisor/type"),
-    ("machine's vendor", "sys/class/dmi/id/sys_vendor"),
-    ("machine's product", "sys/class/dmi/id/product_name"),
-];
+const WHOLE: &str = "\
+base slice ns: sys/kernel/debug/sched/base_slice_ns
+sched_ext: sys/kernel/sched_ext/state
+sched_ext scheduler: sys/kernel/sched_ext/root/ops
+guest halt poll ns: sys/module/haltpoll/parameters/guest_halt_poll_ns
+host halt poll ns: sys/module/kvm/parameters/halt_poll_ns
+idle driver: sys/devices/system/cpu/cpuidle/current_driver
+idle governor: sys/devices/system/cpu/cpuidle/current_governor_ro
+SMT: sys/devices/system/cpu/smt/control
+frequency driver: sys/devices/system/cpu/cpu0/cpufreq/scaling_driver
+boost: sys/devices/system/cpu/cpufreq/boost
+no turbo: sys/devices/system/cpu/intel_pstate/no_turbo
+hypervisor type: sys/hypervisor/type
+machine's vendor: sys/class/dmi/id/sys_vendor
+machine's product: sys/class/dmi/id/product_name";
 
 /// Settings whose file lists all values, the chosen one in brackets or in parentheses.
-const CHOSEN: [(&str, &str); 3] = [
-    ("preemption", "sys/kernel/debug/sched/preempt"),
-    ("huge pages", "sys/kernel/mm/transparent_hugepage/enabled"),
-    (
-        "huge pages of shared memory",
-        "sys/kernel/mm/transparent_hugepage/shmem_enabled",
-    ),
-];
+const CHOSEN: &str = "\
+preemption: sys/kernel/debug/sched/preempt
+huge pages: sys/kernel/mm/transparent_hugepage/enabled
+huge pages of shared memory: sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 /// The guards against each flaw of speculation, one file each.
 const MITIGATIONS: &str = "sys/devices/system/cpu/vulnerabilities";
@@ -80,19 +60,13 @@ pub fn read(version: &str, hypervisor: bool) -> BTreeMap<String, String> {
 }
 
 fn of_files(root: &Path) -> BTreeMap<String, String> {
-    let text = |path| super::slurp(root.join(path));
-    let whole = WHOLE.map(|(name, path)| (name, text(path)));
-    let chosen = CHOSEN.map(|(name, path)| {
-        let text = text(path);
-        (
-            name,
-            text.and_then(|text| Some(bracketed(&text)?.to_owned())),
-        )
-    });
-    let all = whole.into_iter().chain(chosen);
-    let mut found: BTreeMap<String, String> = all
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect();
+    let read = |line: &'static str| {
+        let (name, path) = line.split_once(": ")?;
+        Some((name.to_owned(), super::slurp(root.join(path))?))
+    };
+    let mut found: BTreeMap<String, String> = WHOLE.lines().filter_map(read).collect();
+    let chosen = CHOSEN.lines().filter_map(read);
+    found.extend(chosen.filter_map(|(name, text)| Some((name, bracketed(&text)?.to_owned()))));
     for path in entries(&root.join(MITIGATIONS)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let state = super::slurp(&path).filter(|state| state != "Not affected");

@@ -125,11 +125,8 @@ pub fn semaphores(text: &str) -> Option<Semaphores> {
 /// Sets, and semaphores in them, from /proc/sysvipc/sem.
 pub fn semaphores_used(text: &str) -> (u64, u64) {
     // key semid perms nsems ...
-    let in_sets: Vec<u64> = text
-        .lines()
-        .skip(1)
-        .filter_map(|line| field(line, 3))
-        .collect();
+    let lines = text.lines();
+    let in_sets: Vec<u64> = lines.skip(1).filter_map(|line| field(line, 3)).collect();
     (in_sets.len() as u64, in_sets.iter().sum())
 }
 

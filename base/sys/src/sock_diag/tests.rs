@@ -2,7 +2,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-fn of(diag: &mut SockDiag, own_port: u16, other_port: u16) -> Vec<Tcp> {
+fn between(diag: &mut SockDiag, own_port: u16, other_port: u16) -> Vec<Tcp> {
     let wanted = Wanted {
         own_port,
         other_port,
@@ -102,7 +102,7 @@ mod live_tests {
             // Connected by the kernel, accepted by nobody. On a busy machine connect() may
             // return before the listener has seen the end of the handshake.
             in_time(|| {
-                let listening = of(&mut diag, port, 0);
+                let listening = between(&mut diag, port, 0);
                 let waiting = listening.iter().find(|socket| socket.state == LISTEN);
                 (waiting.unwrap().unread == 1).then_some(())
             });
@@ -110,14 +110,14 @@ mod live_tests {
             client.write_all(&[7; 1000]).unwrap();
             let mut some = [0; 400];
             accepted.read_exact(&mut some).unwrap();
-            let ends = of(&mut diag, port, client.local_addr().unwrap().port());
+            let ends = between(&mut diag, port, client.local_addr().unwrap().port());
             let [server] = &ends[..] else {
                 panic!("{ends:?}")
             };
             assert_eq!((server.state, server.unread), (ESTABLISHED, 600));
             assert_eq!(server.carried.unwrap().received_bytes, 1000);
             assert!(server.is_loopback() && server.inode > 0);
-            let ends = of(&mut diag, 0, port);
+            let ends = between(&mut diag, 0, port);
             assert_eq!(ends.len(), 1, "{ends:?}");
             let own = client.local_addr().unwrap();
             assert_eq!(ends[0].addresses(), [own, client.peer_addr().unwrap()]);
@@ -144,7 +144,7 @@ mod live_tests {
         }
         client.write_all(&[1]).unwrap();
         in_time(|| {
-            let ends = of(&mut diag, 0, address.port());
+            let ends = between(&mut diag, 0, address.port());
             let carried = ends[0].carried?;
             (carried.awaits_answer() == Some(true)).then_some(())
         });
@@ -164,8 +164,8 @@ mod live_tests {
             let mut diag = SockDiag::open().unwrap();
             // On a busy machine what was sent arrives after the call has returned.
             let known = in_time(|| {
-                let mut known = of(&mut diag, port, 0);
-                known.extend(of(&mut diag, 0, port));
+                let mut known = between(&mut diag, port, 0);
+                known.extend(between(&mut diag, 0, port));
                 let same = known.len() == 81 && diag.again(&known).unwrap() == known;
                 same.then_some(known)
             });

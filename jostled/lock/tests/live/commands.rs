@@ -61,7 +61,7 @@ fn it_exits_as_its_command_does_and_leaves_nothing_behind() {
 #[test]
 fn it_waits_for_the_lock_and_says_who_holds_it() {
     let daemon = Daemon::start();
-    let holder = Running::of(
+    let holder = Running::start(
         daemon
             .lock("--label nightly job -- sleep 1000")
             .env("LOGNAME", "ann"),
@@ -82,7 +82,7 @@ fn it_waits_for_the_lock_and_says_who_holds_it() {
     let output = daemon.lock("--verbose -n job -- true").output().unwrap();
     assert!(text(&output).contains("\"job\" is taken"));
     // Signals of one who waits end it, and its session.
-    let waiter = Running::of(&mut daemon.lock("job -- true"));
+    let waiter = Running::start(&mut daemon.lock("job -- true"));
     eventually("it waits", || {
         daemon.ask("INFO locks").contains("waiters:1\r\n")
     });
@@ -91,7 +91,7 @@ fn it_waits_for_the_lock_and_says_who_holds_it() {
     eventually("one session is left", || {
         daemon.ask("INFO locks").contains("sessions:1\r\n")
     });
-    let waiter = Running::of(&mut daemon.lock("free job -- true"));
+    let waiter = Running::start(&mut daemon.lock("free job -- true"));
     eventually("it waits", || {
         daemon.ask("INFO locks").contains("waiters:2\r\n")
     });
@@ -127,7 +127,7 @@ fn signal(pid: u32, name: &str) {
 #[test]
 fn background_processes_of_the_command_keep_the_lock_unless_they_shall_not() {
     let daemon = Daemon::start();
-    let holder = Running::of(daemon.lock("job -c").arg("sleep 1000 & exit 3"));
+    let holder = Running::start(daemon.lock("job -c").arg("sleep 1000 & exit 3"));
     daemon.await_held();
     let pid = || std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.pid()));
     // The shell is gone, and what it has started came to the wrapper.
@@ -209,7 +209,7 @@ fn a_local_lock_is_a_file_that_stays() {
     ] {
         assert_eq!(local(words).status().unwrap().code(), Some(code), "{words}");
     }
-    let waiter = Running::of(&mut local("-w 1000 -o job -- true"));
+    let waiter = Running::start(&mut local("-w 1000 -o job -- true"));
     let _ = holder.stdin.take().unwrap().write_all(b"over\n");
     assert!(holder.wait().unwrap().success());
     assert_eq!(waiter.finish().0, Some(0));

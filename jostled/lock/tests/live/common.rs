@@ -156,7 +156,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub(crate) fn of(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         Self(
             command
                 .stderr(Stdio::piped())

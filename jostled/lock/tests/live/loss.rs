@@ -17,7 +17,7 @@ fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
     let relay = Relay::to(daemon.port);
     let url = format!("redis://127.0.0.1:{}", relay.port);
     let cut = |yes| relay.cut.store(yes, SeqCst);
-    let holder = Running::of(&mut lock_at(&url, HOLD));
+    let holder = Running::start(&mut lock_at(&url, HOLD));
     let (_, command) = both_parts(holder.pid());
     cut(true);
     let next = daemon.lock("job -- true").output().unwrap();
@@ -29,7 +29,7 @@ fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
     assert!(said.contains("could not be renewed in time"), "{said}");
     // One that ignores SIGTERM, and whoever it has started.
     let mut stubborn = lock_at(&url, "--ttl 2 job -c");
-    let holder = Running::of(stubborn.arg("trap '' TERM; sleep 1000; sleep 1000"));
+    let holder = Running::start(stubborn.arg("trap '' TERM; sleep 1000; sleep 1000"));
     let (_, command) = both_parts(holder.pid());
     cut(true);
     assert!(daemon.lock("job -- true").status().unwrap().success());
@@ -38,7 +38,7 @@ fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
     assert_eq!(holder.finish().0, Some(75));
     // On request it goes on.
     let words = format!("--on-loss warn {HOLD}");
-    let holder = Running::of(&mut lock_at(&url, &words));
+    let holder = Running::start(&mut lock_at(&url, &words));
     daemon.await_held();
     cut(true);
     assert!(daemon.lock("job -- true").status().unwrap().success());
@@ -58,7 +58,7 @@ fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
 #[test]
 fn whoever_of_wrapper_and_guard_is_left_acts_for_the_other() {
     let daemon = Daemon::start();
-    let holder = Running::of(&mut daemon.lock(HOLD));
+    let holder = Running::start(&mut daemon.lock(HOLD));
     let (guard, command) = both_parts(holder.pid());
     // A guard that is killed is replaced.
     kill(guard);
@@ -73,7 +73,7 @@ fn whoever_of_wrapper_and_guard_is_left_acts_for_the_other() {
     assert_eq!(holder.finish().0, None);
     daemon.await_nothing();
     // A wrapper that is stopped renews nothing.
-    let holder = Running::of(&mut daemon.lock(HOLD));
+    let holder = Running::start(&mut daemon.lock(HOLD));
     let (_, command) = both_parts(holder.pid());
     stop(holder.pid());
     assert!(daemon.lock("job -- true").status().unwrap().success());
@@ -81,7 +81,7 @@ fn whoever_of_wrapper_and_guard_is_left_acts_for_the_other() {
     go_on(holder.pid());
     assert_eq!(holder.finish().0, Some(75));
     // A guard that is stopped leaves it to the wrapper.
-    let holder = Running::of(&mut daemon.lock(HOLD));
+    let holder = Running::start(&mut daemon.lock(HOLD));
     let (guard, command) = both_parts(holder.pid());
     stop(guard);
     assert!(daemon.ask("SESSION CLOSE USER default").starts_with(":1"));
@@ -109,7 +109,7 @@ fn a_command_that_ignores_sigterm_ends_without_its_wrapper_too() {
         let relay = Relay::to(daemon.port);
         let url = format!("redis://127.0.0.1:{}", relay.port);
         let mut stubborn = lock_at(&url, "--ttl 6 --grace 1.9 job -c");
-        let mut holder = Running::of(stubborn.arg("trap '' TERM; sleep 1000; sleep 1000"));
+        let mut holder = Running::start(stubborn.arg("trap '' TERM; sleep 1000; sleep 1000"));
         let (guard, command) = both_parts(holder.pid());
         // So that it is the wrapper who gives up.
         stop(guard);
@@ -125,7 +125,7 @@ fn a_command_that_ignores_sigterm_ends_without_its_wrapper_too() {
 #[test]
 fn a_command_that_may_outlive_the_lock_outlives_its_wrapper_and_costs_nothing() {
     let mut daemon = Daemon::start();
-    let mut holder = Running::of(&mut daemon.lock("--on-loss warn job -- sleep 1000"));
+    let mut holder = Running::start(&mut daemon.lock("--on-loss warn job -- sleep 1000"));
     daemon.await_held();
     assert!(daemon.ask("SESSION CLOSE USER default").starts_with(":1"));
     // At the next renewal.
@@ -160,7 +160,7 @@ fn a_login_that_is_not_answered_does_not_keep_the_wrapper() {
     let daemon = Daemon::start_with(&file.path().display().to_string());
     let relay = Relay::to(daemon.port);
     let url = format!("redis://:secret@127.0.0.1:{}", relay.port);
-    let holder = Running::of(&mut lock_at(&url, HOLD));
+    let holder = Running::start(&mut lock_at(&url, HOLD));
     let _ = both_parts(holder.pid());
     relay.cut.store(true, SeqCst);
     let begun = Instant::now();
@@ -175,7 +175,7 @@ fn a_release_that_is_repeated_is_no_loss() {
     let relay = Relay::to(daemon.port);
     let url = format!("redis://127.0.0.1:{}", relay.port);
     let mut command = lock_at(&url, "--ttl 100 job -- cat");
-    let mut holder = Running::of(command.stdin(Stdio::piped()));
+    let mut holder = Running::start(command.stdin(Stdio::piped()));
     daemon.await_held();
     let _ = both_parts(holder.pid());
     relay.swallow.store(true, SeqCst);
@@ -190,7 +190,7 @@ fn a_release_that_is_repeated_is_no_loss() {
 #[test]
 fn with_both_stopped_the_command_outlives_the_lock() {
     let daemon = Daemon::start();
-    let holder = Running::of(&mut daemon.lock(HOLD));
+    let holder = Running::start(&mut daemon.lock(HOLD));
     let (guard, command) = both_parts(holder.pid());
     stop(guard);
     stop(holder.pid());
@@ -204,7 +204,7 @@ fn with_both_stopped_the_command_outlives_the_lock() {
 #[test]
 fn a_lock_that_was_taken_away_is_reported_at_the_end() {
     let daemon = Daemon::start();
-    let holder = Running::of(&mut daemon.lock("job -- sleep 2"));
+    let holder = Running::start(&mut daemon.lock("job -- sleep 2"));
     let _ = both_parts(holder.pid());
     assert!(daemon.ask("FORCEUNLOCK job").starts_with(":1"));
     let (code, said) = holder.finish();
@@ -216,9 +216,9 @@ fn a_lock_that_was_taken_away_is_reported_at_the_end() {
 #[test]
 fn a_daemon_that_is_killed_ends_the_command_and_lets_waiters_go_on() {
     let mut daemon = Daemon::start();
-    let holder = Running::of(&mut daemon.lock(HOLD));
+    let holder = Running::start(&mut daemon.lock(HOLD));
     let (_, command) = both_parts(holder.pid());
-    let waiter = Running::of(&mut daemon.lock("--ttl 30 job -- true"));
+    let waiter = Running::start(&mut daemon.lock("--ttl 30 job -- true"));
     eventually("it waits", || {
         daemon.ask("INFO locks").contains("waiters:1\r\n")
     });

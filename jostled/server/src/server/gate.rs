@@ -114,7 +114,9 @@ impl Gate {
     pub(super) fn note(&mut self, record: Record, names: &Numbers) {
         let of_connection = record.owner == Owner::Connection;
         if self.keeps_connections || !of_connection {
-            self.push(Entry::of(record, |number| names.name(number).to_owned()));
+            self.push(Entry::from_record(record, |number| {
+                names.name(number).to_owned()
+            }));
         }
     }
 

@@ -130,7 +130,7 @@ impl<D: Disk> FileLog<D> {
     }
 
     fn replay(&mut self, bytes: &[u8]) -> Content {
-        let sectors = Sectors::of(bytes);
+        let sectors = Sectors::new(bytes);
         let newest = sectors.heads().map(|head| head.sequence).max();
         self.sequence = newest.unwrap_or(0);
         let bad = sectors.has(Sector::Bad);

@@ -76,7 +76,7 @@ pub enum Entry {
 
 impl Entry {
     /// The entry for a record of the table; `user` names a user's number.
-    pub(crate) fn of(record: Record, user: impl Fn(u16) -> String) -> Self {
+    pub(crate) fn from_record(record: Record, user: impl Fn(u16) -> String) -> Self {
         let session = |key: table::SessionKey| Session {
             user: user(key.user),
             id: key.id,

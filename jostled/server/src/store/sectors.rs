@@ -101,7 +101,7 @@ pub(super) struct Sectors<'b> {
 }
 
 impl<'b> Sectors<'b> {
-    pub(super) fn of(bytes: &'b [u8]) -> Self {
+    pub(super) fn new(bytes: &'b [u8]) -> Self {
         let sectors = bytes.chunks_exact(SECTOR).enumerate();
         let found = sectors.map(|(index, sector)| read((index * SECTOR) as u64, sector));
         Self {

@@ -61,7 +61,7 @@ impl Media {
 struct Memory(Arc<Mutex<Media>>);
 
 impl Memory {
-    fn of(synced: Vec<u8>) -> Self {
+    fn holding(synced: Vec<u8>) -> Self {
         Self(Arc::new(Mutex::new(Media {
             synced,
             room: usize::MAX,
@@ -228,7 +228,7 @@ fn settled(stored: &Stored) -> (BTreeMap<u64, Hold>, BTreeMap<Session, u64>) {
 fn whichever_sectors_a_crash_loses_the_log_is_as_before_or_after_its_last_batch() {
     let (mut torn, mut whole, mut begun) = (0, 0, 0);
     for seed in 0..2 {
-        let memory = Memory::of(Vec::new());
+        let memory = Memory::holding(Vec::new());
         let (mut log, content) = memory.open();
         assert_eq!(content, Content::Empty);
         log.begin(Stored::default(), (1, 0)).unwrap();
@@ -241,11 +241,11 @@ fn whichever_sectors_a_crash_loses_the_log_is_as_before_or_after_its_last_batch(
             let media = memory.0.lock().unwrap().clone();
             // What is committed survives the loss of all that was not synced.
             assert_eq!(
-                adopted(Memory::of(media.synced.clone()).open().1),
+                adopted(Memory::holding(media.synced.clone()).open().1),
                 Some(after.clone())
             );
             for (way, image) in media.crashes.into_iter().enumerate() {
-                let found = adopted(Memory::of(image.clone()).open().1);
+                let found = adopted(Memory::holding(image.clone()).open().1);
                 let is_after = found.as_ref() == Some(&after);
                 assert!(
                     is_after || found.as_ref() == Some(&before),
@@ -254,7 +254,7 @@ fn whichever_sectors_a_crash_loses_the_log_is_as_before_or_after_its_last_batch(
                 *if is_after { &mut whole } else { &mut torn } += 1;
                 // The next start crashes, too, while it begins.
                 if way % 7 == number % 7 && before != after {
-                    let second = Memory::of(image);
+                    let second = Memory::holding(image);
                     let (mut again, _) = second.open();
                     let stored = Stored {
                         holds: found.clone().unwrap().0,
@@ -265,7 +265,7 @@ fn whichever_sectors_a_crash_loses_the_log_is_as_before_or_after_its_last_batch(
                     let media = second.0.lock().unwrap().clone();
                     for image in media.crashes {
                         begun += 1;
-                        assert_eq!(adopted(Memory::of(image).open().1), found);
+                        assert_eq!(adopted(Memory::holding(image).open().1), found);
                     }
                 }
             }
@@ -281,7 +281,7 @@ fn whichever_sectors_a_crash_loses_the_log_is_as_before_or_after_its_last_batch(
 #[test]
 fn damage_is_noticed_and_no_other_state_is_adopted() {
     for length in [1, 40, 90] {
-        let memory = Memory::of(Vec::new());
+        let memory = Memory::holding(Vec::new());
         let (mut log, _) = memory.open();
         log.begin(Stored::default(), (1, 0)).unwrap();
         let mut states = vec![Stored::default()];
@@ -296,7 +296,7 @@ fn damage_is_noticed_and_no_other_state_is_adopted() {
         // The last change, which a lost sector may undo as a crash does.
         let earlier = states.iter().rev().map(settled).find(|state| *state != now);
         let judge = |bytes: Vec<u8>, may_be_torn: bool, what: &str| {
-            if let Some(found) = adopted(Memory::of(bytes).open().1) {
+            if let Some(found) = adopted(Memory::holding(bytes).open().1) {
                 let torn = may_be_torn && Some(&found) == earlier.as_ref();
                 assert!(found == now || torn, "{what}");
                 return false;
@@ -333,7 +333,7 @@ fn damage_is_noticed_and_no_other_state_is_adopted() {
 
 #[test]
 fn a_full_disk_refuses_beginnings_and_goes_on_with_ends_and_renewals() {
-    let memory = Memory::of(Vec::new());
+    let memory = Memory::holding(Vec::new());
     memory.0.lock().unwrap().room = 2 * HALF as usize;
     let (mut log, _) = memory.open();
     log.begin(Stored::default(), (1, 0)).unwrap();
@@ -366,10 +366,10 @@ fn a_full_disk_refuses_beginnings_and_goes_on_with_ends_and_renewals() {
         log.commit_if(&[lease(token + count, 100, 1000)]).unwrap();
         log.make_room().unwrap();
         let synced = memory.0.lock().unwrap().synced.clone();
-        let found = adopted(Memory::of(synced).open().1).unwrap().0;
+        let found = adopted(Memory::holding(synced).open().1).unwrap().0;
         assert_eq!(found.len() as u64, count);
         // A start writes all of it anew, wherever the file has grown to.
-        let second = Memory::of(memory.read().unwrap());
+        let second = Memory::holding(memory.read().unwrap());
         let (mut again, content) = second.open();
         assert!(
             matches!(content, Content::Log(stored) if again.begin(stored.clone(), (2, 1)).is_ok())
@@ -384,13 +384,16 @@ fn a_full_disk_refuses_beginnings_and_goes_on_with_ends_and_renewals() {
 
 #[test]
 fn other_files_are_told_apart() {
-    let memory = Memory::of(vec![1; 4 * SECTOR]);
+    let memory = Memory::holding(vec![1; 4 * SECTOR]);
     assert_eq!(memory.open().1, Content::Foreign);
-    let memory = Memory::of(Vec::new());
+    let memory = Memory::holding(Vec::new());
     let (mut log, _) = memory.open();
     log.begin(Stored::default(), (1, 0)).unwrap();
     let mut bytes = memory.read().unwrap();
     bytes[3] += 1;
-    assert_eq!(Memory::of(bytes).open().1, Content::Newer);
-    assert_eq!(Memory::of(vec![0; 3 * SECTOR]).open().1, Content::Empty);
+    assert_eq!(Memory::holding(bytes).open().1, Content::Newer);
+    assert_eq!(
+        Memory::holding(vec![0; 3 * SECTOR]).open().1,
+        Content::Empty
+    );
 }

@@ -28,6 +28,12 @@ const BUCKETS: usize = 136;
 #[derive(Clone, Debug)]
 pub(crate) struct Spread([u32; BUCKETS]);
 
+impl Default for Spread {
+    fn default() -> Self {
+        Self([0; BUCKETS])
+    }
+}
+
 impl Spread {
     fn add(&mut self, ns: u64) {
         let us = ns / 1000;
@@ -65,7 +71,7 @@ impl Spread {
 }
 
 /// A name's waits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) name: Vec<u8>,
     /// The sum of its waits, at most by `error_ns` too large.
@@ -129,18 +135,7 @@ impl Sketch {
         if full && waited_ns == 0 {
             return None;
         }
-        let mut row = Row {
-            name: Vec::new(),
-            waited_ns: 0,
-            error_ns: 0,
-            waits: 0,
-            grants: 0,
-            refusals: 0,
-            longest: 0,
-            waiting: 0,
-            wait: Spread([0; BUCKETS]),
-            hold: Spread([0; BUCKETS]),
-        };
+        let mut row = Row::default();
         name_into(&mut row.name);
         row.name.shrink_to_fit();
         if !full {
@@ -450,7 +445,7 @@ mod tests {
 
         #[test]
         fn a_percentile_is_at_most_a_quarter_too_large(times in proptest::collection::vec(0..1u64 << 40, 1..200)) {
-            let mut spread = Spread([0; BUCKETS]);
+            let mut spread = Spread::default();
             times.iter().for_each(|ns| spread.add(*ns));
             let mut sorted = times.clone();
             sorted.sort_unstable();
@@ -464,6 +459,6 @@ mod tests {
 
     #[test]
     fn nothing_was_measured_is_not_a_time() {
-        assert_eq!(Spread([0; BUCKETS]).percentile(99), 0);
+        assert_eq!(Spread::default().percentile(99), 0);
     }
 }

@@ -34,7 +34,7 @@ impl BadImage {
 
 /// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
-    ($holds:expr, $($text:tt)+) => {
+    ($holds:expr => $($text:tt)+) => {
         if !$holds { return Err(BadImage(format!($($text)+))); }
     };
 }
@@ -49,18 +49,14 @@ impl Table {
     /// # Errors
     /// What is wrong with the image.
     pub fn from_image(image: &TableImage, limits: Limits) -> Result<Self, BadImage> {
-        ensure!(
-            image.next_token <= image.tokens_end,
-            "its tokens go from {} to {}",
-            image.next_token,
-            image.tokens_end
-        );
+        ensure!(image.next_token <= image.tokens_end =>
+            "its tokens go from {} to {}", image.next_token, image.tokens_end);
         let times = image.waiters().map(|waiter| waiter.since);
         let times = times.chain(image.holders().map(|holder| holder.since));
         let mut times = times.chain(image.closing.iter().map(|found| found.at));
         let past = image.tick <= Timers::tick_of(image.at) && times.all(|time| time <= image.at);
-        ensure!(past, "something has happened in the future");
-        ensure!(image.counters.are_plausible(), "a counter is out of range");
+        ensure!(past => "something has happened in the future");
+        ensure!(image.counters.are_plausible() => "a counter is out of range");
         let mut table = Self::new(limits, image.key, image.next_token);
         table.tokens_end = image.tokens_end;
         table.counters = image.counters;
@@ -70,7 +66,7 @@ impl Table {
         let mut clients = HashSet::new();
         for session in &image.sessions {
             let sole = clients.insert(session.client);
-            ensure!(sole, "two sessions are one client");
+            ensure!(sole => "two sessions are one client");
             table.restore_session(session)?;
         }
         for lock in &image.locks {
@@ -87,10 +83,7 @@ impl Table {
         for lock in &image.locks {
             table.check_line(lock)?;
         }
-        ensure!(
-            table.book_restored(),
-            "a closed client is remembered for nothing"
-        );
+        ensure!(table.book_restored() => "a closed client is remembered for nothing");
         Ok(table)
     }
 
@@ -106,20 +99,15 @@ impl Table {
         let sessions: Vec<u32> = image.sessions.iter().map(|found| found.place).collect();
         let last = [&locks, &claims, &sessions].map(|used| used.iter().max().copied());
         let far = last.iter().flatten().any(|last| *last >= Ref::COUNT);
-        ensure!(!far, "a place is out of range");
+        ensure!(!far => "a place is out of range");
         let ordered = |places: &[u32]| places.is_sorted_by(|one, next| one < next);
-        ensure!(
-            ordered(&locks) && ordered(&sessions),
-            "its places are out of order, or one is taken twice"
-        );
+        ensure!(ordered(&locks) && ordered(&sessions) =>
+            "its places are out of order, or one is taken twice");
         let bytes = last[0].map_or(0, Slab::<Lock, Side>::bytes_up_to)
             + last[1].map_or(0, Slab::<Claim>::bytes_up_to)
             + last[2].map_or(0, Slab::<Session>::bytes_up_to);
-        ensure!(
-            bytes <= self.limits.memory_bytes,
-            "it takes {bytes} bytes, and may take {} (--max-memory)",
-            self.limits.memory_bytes
-        );
+        ensure!(bytes <= self.limits.memory_bytes =>
+            "it takes {bytes} bytes, and may take {} (--max-memory)", self.limits.memory_bytes);
         let twice = || BadImage("a place is taken twice".to_owned());
         self.locks = Slab::with_used(&locks).ok_or_else(twice)?;
         self.claims = Slab::with_used(&claims).ok_or_else(twice)?;
@@ -131,14 +119,9 @@ impl Table {
     /// or open, or of one that is closed and still owns something.
     fn restore_clients(&mut self, image: &TableImage) -> Checked {
         let (slots, accounts) = (image.clients.len(), image.accounts.len());
-        ensure!(
-            (1..=1 << ClientId::SLOT_BITS).contains(&slots) && !image.clients[0].open,
-            "it has {slots} slots of clients"
-        );
-        ensure!(
-            (1..=1 << 16).contains(&accounts),
-            "it has {accounts} accounts"
-        );
+        ensure!((1..=1 << ClientId::SLOT_BITS).contains(&slots) && !image.clients[0].open =>
+            "it has {slots} slots of clients");
+        ensure!((1..=1 << 16).contains(&accounts) => "it has {accounts} accounts");
         let bound = |most: &Amounts| Account {
             most: *most,
             ..Account::UNBOUND
@@ -150,10 +133,8 @@ impl Table {
         };
         let known = |(id, account): &(u64, u16)| gone(*id) && usize::from(*account) < accounts;
         let ordered = image.left.is_sorted_by(|one, next| one.0 < next.0);
-        ensure!(
-            ordered && image.left.iter().all(known),
-            "a closed client has no account, or is open"
-        );
+        ensure!(ordered && image.left.iter().all(known) =>
+            "a closed client has no account, or is open");
         let left = |account| Left {
             account,
             ..Left::default()
@@ -163,16 +144,10 @@ impl Table {
         self.evicted.clone_from(&image.evicted);
         self.clients.clear();
         for (slot, found) in image.clients.iter().enumerate() {
-            ensure!(
-                found.told < image.next_token.max(1),
-                "client {} knows a token of the future",
-                found.id
-            );
-            ensure!(
-                ClientId(found.id).slot() == slot && usize::from(found.account) < accounts,
-                "client {} stands in slot {slot}",
-                found.id
-            );
+            ensure!(found.told < image.next_token.max(1) =>
+                "client {} knows a token of the future", found.id);
+            ensure!(ClientId(found.id).slot() == slot && usize::from(found.account) < accounts =>
+                "client {} stands in slot {slot}", found.id);
             let head = Ref::new(EntryKind::Client, slot as u32);
             let mut client = Client::vacant(found.id);
             client.open = found.open;
@@ -197,13 +172,10 @@ impl Table {
         let mut all: Vec<u32> = free.chain(closing).chain(open).collect();
         all.sort_unstable();
         let each = slots.eq(all);
-        ensure!(
-            each,
-            "a slot of clients is neither free nor in use, or both"
-        );
+        ensure!(each => "a slot of clients is neither free nor in use, or both");
         for slot in image.free_slots.iter().chain(&[0]) {
             let owns = !image.clients[*slot as usize].owned.is_empty();
-            ensure!(!owns, "the free slot {slot} owns something");
+            ensure!(!owns => "the free slot {slot} owns something");
         }
         Ok(())
     }
@@ -212,30 +184,22 @@ impl Table {
         let slot = ClientId(image.client).slot();
         let client = self.clients.get(slot).map(|found| (found.id, found.open));
         let live = image.heartbeat.is_some();
-        ensure!(
-            client == Some((image.client, live)),
-            "a session is not in its slot"
-        );
+        ensure!(client == Some((image.client, live)) => "a session is not in its slot");
         let closing = self.closing.iter();
         let ending = closing.filter(|found| found.session == Some(image.place));
         let mut ending = ending.map(|found| found.slot as usize);
         let ends = (ending.next(), ending.next());
-        ensure!(
-            ends == ((!live).then_some(slot), None),
-            "a session is both open and over"
-        );
-        ensure!(
-            usize::from(image.key.user) < self.accounts.len() && image.text.len() <= TEXT_MAX,
-            "a session has no account, or too long a text"
-        );
+        ensure!(ends == ((!live).then_some(slot), None) => "a session is both open and over");
+        ensure!(usize::from(image.key.user) < self.accounts.len() && image.text.len() <= TEXT_MAX =>
+            "a session has no account, or too long a text");
         self.book_session(image.key.user, true);
         let record = &mut self.sessions[image.place];
         (record.key, record.client, record.ttl_ms) = (image.key, image.client, image.ttl_ms);
         self.name_session(image.place, &image.text);
         if let Some((claim, deadline)) = image.heartbeat {
-            ensure!(deadline != NEVER, "a session never ends");
+            ensure!(deadline != NEVER => "a session never ends");
             let sole = self.begin_heartbeat(image.place, claim, deadline);
-            ensure!(sole, "two sessions have one key");
+            ensure!(sole => "two sessions have one key");
             // A session's client is not a connection.
             self.open -= 1;
         }
@@ -244,26 +208,16 @@ impl Table {
 
     fn restore_lock(&mut self, image: &LockImage) -> Checked {
         let name = &image.name[..];
-        ensure!(
-            (1..=usize::from(u16::MAX)).contains(&name.len()),
-            "a name has {} bytes",
-            name.len()
-        );
+        ensure!((1..=usize::from(u16::MAX)).contains(&name.len()) =>
+            "a name has {} bytes", name.len());
         let hash = self.hash(name);
-        ensure!(
-            self.find(hash, name).is_none(),
-            "{} stands there twice",
-            name.escape_ascii()
-        );
+        ensure!(self.find(hash, name).is_none() => "{} stands there twice", name.escape_ascii());
         let of_one = image.exclusive.is_none() || image.sharing.is_empty() && image.places == 1;
         let fits = image.places == 1 || image.sharing.len() <= image.places.into();
         let wanted =
             image.exclusive.is_some() || !image.sharing.is_empty() || !image.waiting.is_empty();
-        ensure!(
-            of_one && fits && wanted && image.places >= 1,
-            "{} has holders that exclude each other, or none",
-            name.escape_ascii()
-        );
+        ensure!(of_one && fits && wanted && image.places >= 1 =>
+            "{} has holders that exclude each other, or none", name.escape_ascii());
         let id = image.place;
         self.name_lock(id, hash, name);
         if let Some(holder) = &image.exclusive {
@@ -289,12 +243,8 @@ impl Table {
     fn check_holder(&self, holder: &HolderImage) -> Checked {
         let known = ClientId(holder.client).slot() < self.clients.len();
         let given = holder.token != 0 && holder.token < self.next_token;
-        ensure!(
-            known && given && holder.deadline != Some(NEVER),
-            "token {} of client {} was never given",
-            holder.token,
-            holder.client
-        );
+        ensure!(known && given && holder.deadline != Some(NEVER) =>
+            "token {} of client {} was never given", holder.token, holder.client);
         Ok(())
     }
 
@@ -324,11 +274,11 @@ impl Table {
                 }
             };
             let own = owner == Some(image.id);
-            ensure!(own, "client {} owns what is not its own", image.id);
+            ensure!(own => "client {} owns what is not its own", image.id);
             let entry = Ref::new(kind, place);
             // An entry that is in a list already appears twice in the image.
             let alone = self.links(entry).prev == Ref::NONE;
-            ensure!(alone, "client {} owns what is not its own", image.id);
+            ensure!(alone => "client {} owns what is not its own", image.id);
             self.link(Ref::new(EntryKind::Client, slot), entry);
         }
         Ok(())
@@ -337,28 +287,21 @@ impl Table {
     /// Checks what only the whole image shows.
     fn check_totals(&self, image: &TableImage) -> Checked {
         let owned: usize = image.clients.iter().map(|client| client.owned.len()).sum();
-        ensure!(
-            owned as u64 == self.held - self.leases,
-            "{owned} holds are owned, and {} are no leases",
-            self.held - self.leases
-        );
+        ensure!(owned as u64 == self.held - self.leases =>
+            "{owned} holds are owned, and {} are no leases", self.held - self.leases);
         let mut tokens: Vec<u64> = image.holders().map(|holder| holder.token).collect();
         tokens.sort_unstable();
         let unique = tokens.is_sorted_by(|one, next| one < next);
-        ensure!(unique, "two holds have one token");
+        ensure!(unique => "two holds have one token");
         let waiters = image.waiters();
         let in_sessions = waiters.filter(|waiter| waiter.session.is_some()).count();
         let listed: usize = image.sessions.iter().map(|found| found.waiting.len()).sum();
-        ensure!(
-            in_sessions == listed,
-            "{in_sessions} wait in the name of sessions, and {listed} are listed"
-        );
+        ensure!(in_sessions == listed =>
+            "{in_sessions} wait in the name of sessions, and {listed} are listed");
         let over = self.closing.iter().filter_map(|found| found.session);
         let over = over.count();
-        ensure!(
-            over + self.by_key.len() == image.sessions.len(),
-            "a session that is over is not there"
-        );
+        ensure!(over + self.by_key.len() == image.sessions.len() =>
+            "a session that is over is not there");
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ struct State {
 const NOW: u64 = 100_000 * MS;
 
 impl State {
-    fn of(store: &mut FileStore) -> Self {
+    fn read(store: &mut FileStore) -> Self {
         let bytes = contents(&mut store.file).unwrap();
         let own = identity(&store.file).unwrap();
         let found = Content::read(&bytes, boot(), own).unwrap();
@@ -57,13 +57,13 @@ impl State {
 
 /// The states of a file in which ranges and promises follow each other.
 fn life(store: &mut FileStore, first: u64, promises: &[u64]) -> Vec<State> {
-    let mut states = vec![State::of(store)];
+    let mut states = vec![State::read(store)];
     for (range, longest_ms) in (1..).zip(promises) {
         store.reserve(first + range * RANGE).unwrap();
-        states.push(State::of(store));
+        states.push(State::read(store));
         let (longest_ms, until) = (*longest_ms, NOW - MS);
         store.promise(Promise { longest_ms, until }).unwrap();
-        states.push(State::of(store));
+        states.push(State::read(store));
     }
     states
 }

@@ -126,10 +126,10 @@ impl Users {
     /// The default user alone, who may do everything.
     #[must_use]
     pub fn single(password: Option<&str>) -> Self {
-        Self::of(vec![User::all_powerful(password)])
+        Self::from_list(vec![User::all_powerful(password)])
     }
 
-    fn of(list: Vec<User>) -> Self {
+    fn from_list(list: Vec<User>) -> Self {
         let names = list.iter().map(|user| user.name.clone());
         Self {
             places: names.zip(0..).collect(),
@@ -150,7 +150,7 @@ impl Users {
             user.nopass = false;
             list.insert(0, user);
         }
-        Ok(Self::of(list))
+        Ok(Self::from_list(list))
     }
 
     /// The user of a name.

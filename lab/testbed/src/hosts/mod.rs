@@ -160,10 +160,8 @@ impl Hosts {
 
     /// h1 to hN, then srv.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
-        self.state
-            .members
-            .iter()
-            .filter(|member| member.name != SWITCH)
+        let members = self.state.members.iter();
+        members.filter(|member| member.name != SWITCH)
     }
 
     /// One of them.
@@ -347,10 +345,8 @@ impl Hosts {
 
     fn take_down(&mut self) -> anyhow::Result<()> {
         state::end_all(&self.state.members, GRACE, PATIENCE, &mut self.children);
-        let left: Vec<&str> = (self.state.members.iter())
-            .filter(|member| member.alive())
-            .map(|member| &*member.name)
-            .collect();
+        let left = (self.state.members.iter()).filter(|member| member.alive());
+        let left: Vec<&str> = left.map(|member| &*member.name).collect();
         if !left.is_empty() {
             bail!("the first processes of {} do not end", left.join(", "));
         }

@@ -147,14 +147,8 @@ fn is_new(directory: &Path) -> bool {
 }
 
 fn line(member: &Member) -> String {
-    let Member {
-        name,
-        pid,
-        namespace,
-        address,
-        shift_ns,
-        group,
-    } = member;
+    let (name, pid, namespace) = (&member.name, member.pid, &member.namespace);
+    let (address, shift_ns, group) = (&member.address, member.shift_ns, &member.group);
     format!("{name} {pid} {namespace} {address} {shift_ns} {group}\n")
 }
 
@@ -223,10 +217,8 @@ pub(super) fn end_all(
     own: &mut Vec<Child>,
 ) {
     let running = || -> Vec<u32> {
-        let all = members
-            .iter()
-            .filter(|member| member.alive())
-            .flat_map(processes);
+        let all = members.iter();
+        let all = all.filter(|member| member.alive()).flat_map(processes);
         all.map(|(pid, _)| pid).collect()
     };
     tell(Signal::TERM, &running());

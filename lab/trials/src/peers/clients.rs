@@ -117,10 +117,10 @@ impl Service {
             title: "pairs of acquire and release".to_owned(),
             cells: vec![
                 Cell::new("jostle", move |bench| {
-                    self.jostle(bench, Place::of(&ours, self, bench)?, workers)
+                    self.jostle(bench, Place::get_or_make(&ours, self, bench)?, workers)
                 }),
                 Cell::new(self.reference, move |bench| {
-                    self.peer(bench, Place::of(&theirs, self, bench)?, workers)
+                    self.peer(bench, Place::get_or_make(&theirs, self, bench)?, workers)
                 }),
             ],
             claims: vec![
@@ -146,7 +146,7 @@ impl Service {
         }
         let traffic = point.traffic.context("no count of round trips")?;
         let cpu_us = point.cpu.cpu_us_per_operation.context("no CPU time")?;
-        Ok(Figures::of(&[
+        Ok(Figures::only(&[
             (Rate, point.throughput_per_s),
             (ClientCpu, cpu_us),
             (
@@ -170,7 +170,7 @@ impl Service {
         let asked = counted::requests(&place.server)? - before;
         let (rate, cpu_us, pairs) = Span::together(&spans);
         let round_trips = asked as f64 / pairs as f64;
-        Ok(Figures::of(&[
+        Ok(Figures::only(&[
             (Rate, rate),
             (ClientCpu, cpu_us),
             (RoundTrips, round_trips),
@@ -179,7 +179,11 @@ impl Service {
 }
 
 impl Place {
-    fn of<'a>(shared: &'a Shared, service: &Service, bench: &Ground) -> anyhow::Result<&'a Place> {
+    fn get_or_make<'a>(
+        shared: &'a Shared,
+        service: &Service,
+        bench: &Ground,
+    ) -> anyhow::Result<&'a Place> {
         if shared.get().is_none() {
             let _ = shared.set(Place::make(service, bench)?);
         }

@@ -3,6 +3,7 @@
 use super::Ground;
 use crate::validate::Required;
 use Figure::*;
+use anyhow::Result;
 use jostle_stats::intervals::median;
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ pub(super) struct Cell {
 }
 
 /// Gives a row's figures.
-type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Figures>>;
+type Measure = Box<dyn Fn(&Ground) -> Result<Figures>>;
 
 /// The figures of all rows, from one block.
 pub(super) type Block = Vec<Figures>;
@@ -74,7 +75,7 @@ pub(super) struct Figures([f64; COLUMNS.len()]);
 
 impl Figures {
     /// These, and no others.
-    pub(super) fn of(those: &[(Figure, f64)]) -> Figures {
+    pub(super) fn only(those: &[(Figure, f64)]) -> Figures {
         let mut all = [f64::NAN; COLUMNS.len()];
         for (figure, value) in those {
             all[*figure as usize] = *value;
@@ -112,10 +113,7 @@ pub(super) fn ratio(figure: Figure, row: usize, by: usize, required: Required) -
 }
 
 impl Cell {
-    pub(super) fn new(
-        row: &str,
-        measure: impl Fn(&Ground) -> anyhow::Result<Figures> + 'static,
-    ) -> Cell {
+    pub(super) fn new(row: &str, measure: impl Fn(&Ground) -> Result<Figures> + 'static) -> Cell {
         Cell {
             row: row.to_owned(),
             measure: Box::new(measure),
@@ -125,7 +123,7 @@ impl Cell {
 
 impl Trial {
     /// Measures every cell once, in order or in reverse.
-    pub(super) fn block(&self, ground: &Ground, reverse: bool) -> anyhow::Result<Block> {
+    pub(super) fn block(&self, ground: &Ground, reverse: bool) -> Result<Block> {
         let measure = |cell: &Cell| (cell.measure)(ground);
         if !reverse {
             return self.cells.iter().map(measure).collect();
@@ -160,7 +158,7 @@ struct Spread {
 
 impl Spread {
     /// None without values.
-    fn of(values: &[f64]) -> Option<Spread> {
+    fn over(values: &[f64]) -> Option<Spread> {
         let each = || values.iter().copied();
         Some(Spread {
             median: median(values)?,
@@ -200,7 +198,7 @@ pub(super) struct Outcome<'t> {
 }
 
 impl<'t> Outcome<'t> {
-    pub(super) fn of(trial: &'t Trial, blocks: &[Block]) -> Outcome<'t> {
+    pub(super) fn new(trial: &'t Trial, blocks: &[Block]) -> Outcome<'t> {
         let row = |(at, cell): (usize, &'t Cell)| {
             let figures = blocks.iter().map(|block| block[at]);
             (cell.row.as_str(), figures.collect())
@@ -291,7 +289,7 @@ impl<'t> Outcome<'t> {
 /// Medians are judged; of longest batches the shortest: a stall that the server makes itself
 /// comes in every block, while the machine's come now and then, to any server.
 fn met(claim: &Claim, values: &[f64]) -> bool {
-    Spread::of(values).is_some_and(|spread| match claim.figure {
+    Spread::over(values).is_some_and(|spread| match claim.figure {
         Batch => claim.required.holds(spread.low),
         _ => claim.required.holds(spread.median),
     })
@@ -309,7 +307,7 @@ impl std::fmt::Display for Outcome<'_> {
             let figures = COLUMNS.map(|(figure, ..)| {
                 let values: Vec<f64> = blocks.iter().map(|block| block[figure]).collect();
                 let is_there = values.iter().all(|value| value.is_finite());
-                match (Spread::of(&values).filter(|_| is_there), figure) {
+                match (Spread::over(&values).filter(|_| is_there), figure) {
                     (None, _) => String::new(),
                     (Some(spread), ServerBusy | ClientBusy | Elsewhere) => {
                         format!("{:.0} %", spread.median * 100.0)
@@ -321,7 +319,7 @@ impl std::fmt::Display for Outcome<'_> {
         }
         for (claim, values) in &self.claims {
             let (what, note) = self.describe(claim);
-            let value = Spread::of(values).map_or_else(String::new, |spread| spread.to_string());
+            let value = Spread::over(values).map_or_else(String::new, |spread| spread.to_string());
             let verdict = match met(claim, values) {
                 _ if claim.required == Required::Nothing => "",
                 true => "met",
@@ -352,7 +350,7 @@ mod tests {
     use std::rc::Rc;
 
     fn figures(rate: f64, client_busy: f64) -> Figures {
-        Figures::of(&[
+        Figures::only(&[
             (Rate, rate),
             (ServerCpu, 1e6 / rate),
             (ClientCpu, 1.0),
@@ -409,7 +407,7 @@ mod tests {
         // The machine is ten times slower in the second block.
         let trial = trial(|_| figures(1.0, 0.0));
         let pair = |ours: f64, theirs: f64| vec![figures(ours, 0.0), figures(theirs, 0.0)];
-        let result = Outcome::of(
+        let result = Outcome::new(
             &trial,
             &[pair(300.0, 100.0), pair(30.0, 10.0), pair(10.0, 10.0)],
         );
@@ -425,7 +423,7 @@ mod tests {
         let mut trial = trial(|_| figures(1.0, 0.0));
         trial.claims[1].required = Required::Nothing;
         let block = vec![figures(3.0, 0.1), figures(1.0, 0.1)];
-        let result = Outcome::of(&trial, &[block]);
+        let result = Outcome::new(&trial, &[block]);
         assert_eq!((result.judged(), result.missed()), (1, 0));
         assert!(result.to_string().ends_with("3 [3-3]\n"));
         assert_eq!(result.record("")["claims"][1]["met"], Value::Null);
@@ -451,7 +449,7 @@ mod tests {
         let trial = trial(|_| figures(1.0, 0.0));
         let bound = |busy| {
             let block = vec![figures(3.0, busy), figures(1.0, 0.1)];
-            Outcome::of(&trial, &[block]).to_string()
+            Outcome::new(&trial, &[block]).to_string()
         };
         assert!(bound(0.95).contains("client-bound: ours\n"));
         assert!(!bound(0.85).contains("client-bound"));
@@ -461,7 +459,7 @@ mod tests {
     fn the_record_holds_each_block_and_leaves_out_what_was_not_measured() {
         let trial = trial(|_| figures(1.0, 0.0));
         let block = || vec![figures(3.0, 0.1), figures(1.0, 0.1)];
-        let record = Outcome::of(&trial, &[block(), block()]).record("a machine");
+        let record = Outcome::new(&trial, &[block(), block()]).record("a machine");
         assert_eq!(record["rows"][0]["operations_per_s"], json!([3.0, 3.0]));
         assert_eq!(record["rows"][1]["bytes_each"], json!([null, null]));
         assert_eq!(record["claims"][0]["median"], json!(3.0));
@@ -470,7 +468,7 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle_value_or_between_the_middle_two() {
-        let spread = |values: &[f64]| Spread::of(values).map(|s| (s.median, s.low, s.high));
+        let spread = |values: &[f64]| Spread::over(values).map(|s| (s.median, s.low, s.high));
         assert_eq!(spread(&[3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
         assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), Some((2.5, 1.0, 4.0)));
         assert_eq!(spread(&[5.0]), Some((5.0, 5.0, 5.0)));

@@ -5,7 +5,7 @@ use super::plants::{Plant, Planted};
 use super::sides::{Side, Sides};
 use crate::disturbance::Disturbance;
 use crate::program;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use jostle_model::judged::Watched;
 use jostle_model::record::Record;
 use jostle_report::ResultSet;
@@ -33,11 +33,7 @@ pub(super) struct Bench {
 
 impl Bench {
     /// With these packages beside those of the servers.
-    pub(super) fn set_up(
-        jostle: &Path,
-        wanted: &[&str],
-        sides: Option<Sides>,
-    ) -> anyhow::Result<Bench> {
+    pub(super) fn set_up(jostle: &Path, wanted: &[&str], sides: Option<Sides>) -> Result<Bench> {
         packages::ensure(wanted)?;
         Ok(Bench {
             jostle: std::path::absolute(jostle)?,
@@ -48,7 +44,7 @@ impl Bench {
     }
 
     /// Those that are held back.
-    pub(super) fn sides(&self) -> anyhow::Result<&Sides> {
+    pub(super) fn sides(&self) -> Result<&Sides> {
         self.sides.as_ref().context("nothing is held back here")
     }
 
@@ -62,7 +58,7 @@ impl Bench {
     }
 
     /// A server that stays, started by the first who asks for it.
-    pub(super) fn serve(&mut self, server: Server, in_group: bool) -> anyhow::Result<&Running> {
+    pub(super) fn serve(&mut self, server: Server, in_group: bool) -> Result<&Running> {
         if self.servers.iter().all(|running| running.server != server) {
             packages::ensure(server.packages())?;
             let mut placed = self.placed(Side::Server);
@@ -74,7 +70,7 @@ impl Bench {
     }
 
     /// One that was started.
-    pub(super) fn server(&self, server: Server) -> anyhow::Result<&Running> {
+    pub(super) fn server(&self, server: Server) -> Result<&Running> {
         let mut servers = self.servers.iter();
         let running = servers.find(|running| running.server == server);
         running.context("the server is not there")
@@ -90,11 +86,7 @@ impl Bench {
     }
 
     /// A measurement of jostle's own: the words that follow its name.
-    pub(super) fn measure(
-        &self,
-        placed: Placed<'_>,
-        words: &[String],
-    ) -> anyhow::Result<ResultSet> {
+    pub(super) fn measure(&self, placed: Placed<'_>, words: &[String]) -> Result<ResultSet> {
         let begin = placed.words();
         let mut run = program::call(Path::new(&begin[0]));
         run.args(&begin[1..]).arg(&self.jostle).args(words);
@@ -108,7 +100,7 @@ impl Bench {
         command: &[String],
         longest_s: u32,
         codes: &[i32],
-    ) -> anyhow::Result<(String, Watched)> {
+    ) -> Result<(String, Watched)> {
         let part = self.part();
         let mut judge = program::call(Path::new("timeout"));
         judge
@@ -132,7 +124,7 @@ impl Bench {
 
     /// Holds a side back that uses so many CPUs' worth of time when left alone; what runs beside
     /// the run is to be ended with it.
-    pub(super) fn plant(&self, planted: Planted, used: f64) -> anyhow::Result<Option<Disturbance>> {
+    pub(super) fn plant(&self, planted: Planted, used: f64) -> Result<Option<Disturbance>> {
         let Planted { side, plant, dose } = planted;
         let sides = self.sides()?;
         let group = sides.group(side).path();
@@ -156,7 +148,7 @@ impl Bench {
 }
 
 /// The output of a command, of both streams.
-pub(super) fn printed(command: &mut Command, codes: &[i32]) -> anyhow::Result<String> {
+pub(super) fn printed(command: &mut Command, codes: &[i32]) -> Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot run `{}`", shell::typed(command)))?;
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));

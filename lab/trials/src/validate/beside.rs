@@ -139,10 +139,8 @@ fn next<'a>(
         .enumerate()
         .filter(|(_, (plant, line))| is_wanted(&format!("{}, {}", plant.name, line.0)));
     let first = wanted.min_by_key(|(nth, (plant, of))| {
-        let tried = tried
-            .get(&(plant.name.as_str(), of.0))
-            .copied()
-            .unwrap_or(0);
+        let tried = tried.get(&(plant.name.as_str(), of.0));
+        let tried = tried.copied().unwrap_or(0);
         let drawn = Rng::stream(SEED + tried, *nth as u64).next_u64();
         (tried, Some(of.0) != line, drawn)
     });

@@ -57,11 +57,8 @@ fn counted(program: &TestProgram, name: &str, repeats: u32) -> anyhow::Result<Ro
 fn said(text: &str) -> String {
     let lines = text.lines().skip_while(|line| !line.starts_with("---- "));
     let lines = lines.take_while(|line| *line != "stack backtrace:" && *line != "failures:");
-    lines
-        .skip(1)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let all = lines.skip(1).filter(|line| !line.is_empty());
+    all.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

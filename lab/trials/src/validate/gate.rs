@@ -75,29 +75,14 @@ fn judge(planted: &[&Trial], equal: &[&Trial]) -> Vec<Row> {
     };
     let is_decided = |said: &String| said == "worse" || said == "better";
     let undecided = equal.iter().filter(|trial| trial.exit == 3).count();
-    vec![
-        Row::of(
-            "a tenth slower: exit code 4",
-            planted,
-            |trial| trial.exit == 4,
-            Required::AtLeast(0.95),
-        )
-        .noting(estimates(planted)),
-        Row::of(
-            "equal: called worse or better",
-            equal,
-            |trial| trial.said.iter().any(is_decided),
-            Required::AtMost(0.0),
-        )
-        .noting(estimates(equal)),
-        Row::of(
-            "equal: called the same",
-            equal,
-            |trial| trial.said.iter().all(|said| said == "same"),
-            Required::AtLeast(50.0 / 60.0),
-        )
-        .noting(format!("exit code 3 of {undecided}")),
-    ]
+    rows! {
+        "a tenth slower: exit code 4", planted, |trial| trial.exit == 4, Required::AtLeast(0.95)
+            => estimates(planted);
+        "equal: called worse or better", equal, |trial| trial.said.iter().any(is_decided),
+            Required::AtMost(0.0) => estimates(equal);
+        "equal: called the same", equal, |trial| trial.said.iter().all(|said| said == "same"),
+            Required::AtLeast(50.0 / 60.0) => format!("exit code 3 of {undecided}");
+    }
 }
 
 fn collect(store: &mut Store<Trial>, until: Instant, contended: bool) -> anyhow::Result<()> {

@@ -5,6 +5,17 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
+/// Rows of a table, each as [`Row::counting`] takes it, with a note behind `=>` where it has one;
+/// or those that were counted already.
+macro_rules! rows {
+    ($($what:expr, $trials:expr, $is:expr, $required:expr $(=> $note:expr)?;)+) => {
+        vec![$($crate::validate::Row::counting($what, $trials, $is, $required)$(.noting($note))?),+]
+    };
+    ($($what:literal: $count:expr; of $trials:expr; $required:expr,)+) => {
+        vec![$($crate::validate::Row::counted($what, $count as u64, $trials as u64, $required)),+]
+    };
+}
+
 mod bench;
 mod beside;
 mod chain;
@@ -201,14 +212,9 @@ fn grid(between: &str, widths: &[isize], headings: &str, rows: impl Iterator<Ite
 
 /// Where and with which jostle something was measured.
 fn machine(environment: &Environment) -> String {
-    let Environment {
-        cpu_model,
-        kernel,
-        cores,
-        jostle,
-        ..
-    } = environment;
-    format!("{cpu_model}, {kernel}, {cores} cores, jostle {jostle}")
+    let (model, kernel) = (&environment.cpu_model, &environment.kernel);
+    let (cores, jostle) = (environment.cores, &environment.jostle);
+    format!("{model}, {kernel}, {cores} cores, jostle {jostle}")
 }
 
 /// Share of the CPU time that a run wanted which the hypervisor took instead.
@@ -262,7 +268,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// Those of the trials for which this is so.
-    fn of<T>(
+    fn counting<T>(
         what: impl Into<String>,
         trials: impl IntoIterator<Item = T>,
         is: impl Fn(&T) -> bool,
@@ -330,11 +336,8 @@ impl Required {
 }
 
 fn print(rows: &[Row]) -> anyhow::Result<()> {
-    let width = rows
-        .iter()
-        .map(|row| row.what.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = rows.iter();
+    let width = width.map(|row| row.what.chars().count()).max().unwrap_or(0);
     println!(
         "{:width$}  {:>11}  {:>7}  {:>14}  required  ",
         "", "count", "share", "95 % bounds"

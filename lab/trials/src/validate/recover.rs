@@ -91,7 +91,7 @@ fn yes() -> bool {
 
 impl Owners {
     /// Each with the time at which it was first seen.
-    fn of(self, lines: &[Line]) -> Vec<Line> {
+    fn read(self, lines: &[Line]) -> Vec<Line> {
         match self {
             Owners::Looks => changes(lines, "O "),
             Owners::Tokens => changes(lines, "token\\r\\n:"),
@@ -191,7 +191,7 @@ struct Apart {
 /// None where the observer saw too little.
 fn apart(trial: &Trial) -> Option<Vec<Apart>> {
     let cell = CELLS.iter().find(|cell| cell.name == trial.cell)?;
-    let owners = cell.owners.of(&trial.observer);
+    let owners = cell.owners.read(&trial.observer);
     let release = cell.release.as_deref();
     let first = |is_owner: bool, what: &[What]| {
         let mut own = trial.jostle.history.iter();
@@ -275,7 +275,7 @@ fn judge(trials: &[Trial]) -> Vec<Row> {
     let row = |(what, ns): (String, Vec<i64>)| {
         let ms: Vec<f64> = ns.iter().map(|ns| *ns as f64 / 1e6).collect();
         let is_near = |ns: &i64| ns.unsigned_abs() <= APART_NS;
-        let row = Row::of(what, ns, is_near, Required::AtLeast(1.0));
+        let row = Row::counting(what, ns, is_near, Required::AtLeast(1.0));
         row.noting(format!(
             "{:+.1} ms (median)",
             median(&ms).unwrap_or(f64::NAN)

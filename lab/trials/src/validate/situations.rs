@@ -202,9 +202,9 @@ fn table<'a>(
     let classes = || judged.iter().map(|((class, _), ..)| *class);
     let planted = || classes().filter(|class| *class != Class::NotPlanted);
     let row = |what: &str, counted: &[Class], required| {
-        Row::of(what, planted(), |class| counted.contains(class), required)
+        Row::counting(what, planted(), |class| counted.contains(class), required)
     };
-    let failed = Row::of(
+    let failed = Row::counting(
         "not planted",
         classes(),
         |&one| one == Class::NotPlanted,

@@ -112,10 +112,9 @@ impl Verb {
     }
 
     fn command(&self) -> Command {
-        let (name, help) = self.target;
         let targets = Arg::new("targets")
-            .value_name(name)
-            .help(help)
+            .value_name(self.placeholder)
+            .help(self.target)
             .required(!self.prefix.is_empty())
             .num_args(..)
             .action(ArgAction::Append);

@@ -204,11 +204,8 @@ fn every_verb_says_what_it_does() {
         let command = program.find_subcommand(verb.name).unwrap();
         assert_eq!(command.get_about().unwrap().to_string(), verb.about);
         assert!(command.get_long_about().is_none(), "{}", verb.name);
-        for word in verb
-            .without
-            .iter()
-            .chain(verb.instead.iter().map(|(word, ..)| word))
-        {
+        let without = verb.without.iter();
+        for word in without.chain(verb.instead.iter().map(|(word, ..)| word)) {
             let mut options = OPTIONS.iter();
             assert!(options.any(|option| option.word == *word), "{word}");
         }

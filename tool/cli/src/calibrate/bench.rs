@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     /// The result of attempts that end like this, and how many are made.
-    fn of(attempts: Vec<Result<Agreement, &str>>) -> (Option<Agreement>, usize) {
+    fn attempted(attempts: Vec<Result<Agreement, &str>>) -> (Option<Agreement>, usize) {
         let all = attempts.len();
         let mut left = attempts.into_iter();
         let outcome = once_more(|| match left.next().unwrap() {
@@ -290,9 +290,9 @@ mod tests {
             (vec![Err("no root"), Ok(right.clone())], None, 1),
         ];
         for (attempts, expected, made) in table {
-            assert_eq!(of(attempts), (expected.cloned(), made));
+            assert_eq!(attempted(attempts), (expected.cloned(), made));
         }
-        let (last, made) = of(vec![untold(), untold(), Ok(right)]);
+        let (last, made) = attempted(vec![untold(), untold(), Ok(right)]);
         assert!(matches!(last, Some(Agreement::CannotTell(_))) && made == 2);
     }
 }

@@ -59,17 +59,15 @@ pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Agreement {
 }
 
 /// The runs of one target.
-pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
+pub(super) fn runs_of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Run> {
     let runs = set.runs.iter();
     runs.filter(|run| run.target == target).collect()
 }
 
 /// A check's reason about a run.
 pub(super) fn reason<'a>(run: &'a Run, check: &str) -> Option<&'a Reason> {
-    run.verdict
-        .reasons
-        .iter()
-        .find(|reason| reason.check == check)
+    let mut reasons = run.verdict.reasons.iter();
+    reasons.find(|reason| reason.check == check)
 }
 
 /// A figure that the specimen noted; 0 where it noted none.

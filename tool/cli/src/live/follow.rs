@@ -51,7 +51,7 @@ impl Following {
         match progress {
             Progress::Planned { points, rounds, .. } => {
                 self.planned = (points * rounds) as u64;
-                state.now().runs_planned = self.planned_before + self.planned;
+                state.now.runs_planned = self.planned_before + self.planned;
             }
             Progress::Run(target, at, _) => self.begin(target, *at, state),
             Progress::Running(look) => self.look(look, state),
@@ -89,7 +89,7 @@ impl Following {
         let operations = look.operations.saturating_sub(last.operations);
         let cpus = (last.elapsed_ns > 0).then(|| cpus(last, look, span_s));
         let per_s = Some(operations as f64 / span_s);
-        state.now().run = Some(NowRun {
+        state.now.run = Some(NowRun {
             experiment: self.sets.len().max(1),
             workload: workload(&self.sets),
             target: run.target.clone(),
@@ -129,7 +129,7 @@ impl Following {
         let Some(current) = self.run.take() else {
             return;
         };
-        let metrics = state.now();
+        let metrics = &mut state.now;
         metrics.runs_finished += 1;
         metrics.run = None;
         // Runs are added while figures are not precise; the share that is done stays one.

@@ -45,7 +45,7 @@ impl Shared {
 
     /// Waits for what a page has not seen. None after the last of it.
     fn news(&self, seen: Seen) -> Option<(String, Seen)> {
-        let is_known = |state: &mut State| !state.is_closed() && state.latest() == seen;
+        let is_known = |state: &mut State| !state.closed && state.latest == seen;
         let state = self.changed.wait_while(self.state(), is_known);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         Some(state.since(seen)).filter(|(_, now)| *now != seen)

@@ -54,11 +54,13 @@ pub(super) struct State {
     results: String,
     /// The finished points as metrics, and the measurement under way.
     metrics_finished: String,
-    now: Now,
+    pub(super) now: Now,
     /// How it ended, in words.
     ended: Option<String>,
-    closed: bool,
-    latest: Seen,
+    /// Whether no more changes come.
+    pub(super) closed: bool,
+    /// The state of a page that has seen all of it.
+    pub(super) latest: Seen,
 }
 
 impl State {
@@ -88,11 +90,6 @@ impl State {
         self.latest.tables += 1;
     }
 
-    /// The metrics of the measurement under way.
-    pub(super) fn now(&mut self) -> &mut Now {
-        &mut self.now
-    }
-
     /// It is over.
     pub(super) fn end(&mut self, how: String) {
         self.ended = Some(how);
@@ -102,16 +99,6 @@ impl State {
     /// No more changes come.
     pub(super) fn close(&mut self) {
         self.closed = true;
-    }
-
-    /// Whether no more changes come.
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// The state of a page that has seen all of it.
-    pub(super) fn latest(&self) -> Seen {
-        self.latest
     }
 
     /// The news for a page, as events: everything but the table, which is larger than all of it,

@@ -50,7 +50,7 @@ fn preflight(
     if let Some(server) = &resolved.plan.server {
         keeper::check_server(server).map_err(Failure::Usage)?;
     }
-    let one = OneHost::of(&resolved.plan, hosts);
+    let one = OneHost::new(&resolved.plan, hosts);
     if resolved.plan.workload == Workload::Connect {
         return forecast(resolved, machine, &one);
     }
@@ -67,10 +67,8 @@ fn preflight(
 
 /// A note for each server of a cluster that takes no connection.
 fn dead_members(resolved: &Resolved) -> Vec<String> {
-    let clusters = resolved
-        .specs
-        .iter()
-        .filter(|spec| spec.entry.lock.clusters);
+    let specs = resolved.specs.iter();
+    let clusters = specs.filter(|spec| spec.entry.lock.clusters);
     let dead = clusters.map(|spec| (spec, Address::dead(spec.argument.as_deref().unwrap_or(""))));
     dead.filter(|(_, dead)| !dead.is_empty())
         .map(|(spec, dead)| {
@@ -181,10 +179,8 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
         let said = preflight::forecast(&load, open, machine)
             .map_err(|refusal| Failure::Failed(anyhow!("{}: {whose}{refusal}", spec.typed)))?;
         let curve = format!("{}, sources {}", spec.typed, at.sources.unwrap_or(1));
-        for note in said
-            .into_iter()
-            .map(|note| format!("{curve}: {whose}{note}"))
-        {
+        let said = said.into_iter();
+        for note in said.map(|note| format!("{curve}: {whose}{note}")) {
             if !notes.contains(&note) {
                 notes.push(note);
             }
@@ -216,12 +212,8 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
         spec.reach(credentials)
             .map_err(|error| failed(format!("{}: {error}", spec.typed)))?;
     }
-    match resolved
-        .plan
-        .null
-        .as_deref()
-        .filter(|null| *null != NO_NULL)
-    {
+    let null = resolved.plan.null.as_deref();
+    match null.filter(|null| *null != NO_NULL) {
         None => Ok(()),
         Some(null) => Spec::parse(null)
             .and_then(|spec| spec.reach(None).map_err(|error| error.to_string()))
@@ -265,7 +257,7 @@ mod tests {
             plan.workers = Some(List(vec![90, 1_800]));
             change(&mut plan);
             let resolved = resolved(plan, count);
-            let one = OneHost::of(&resolved.plan, &hosts(count));
+            let one = OneHost::new(&resolved.plan, &hosts(count));
             need(
                 &resolved.plan,
                 &one,

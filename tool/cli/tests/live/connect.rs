@@ -63,14 +63,14 @@ fn runs(done: &Done) -> Vec<Run> {
             ["deaths", "errors", "limit", "accepted"].contains(&reason.check.as_str())
         });
         assert!(check.is_none(), "{check:?} of {}", done.transcript());
-        let connections = of(run);
+        let connections = connections(run);
         assert_eq!(Some(connections.opened), run.at.open);
         assert_eq!(connections.opened - connections.from, run.operations);
     }
     runs
 }
 
-fn of(run: &Run) -> &Connections {
+fn connections(run: &Run) -> &Connections {
     run.connections.as_ref().unwrap()
 }
 
@@ -100,8 +100,8 @@ fn many_addresses_and_ports_are_used_in_turn() {
     let done = swept(|| in_a_network_of_its_own(run(), FEW_PORTS));
     let run = &runs(&done)[0];
     // 8 pairs of 4000 ports; none needs an odd one.
-    assert_eq!(of(run).pairs, 8);
-    assert_eq!(of(run).parities, Some([4_000, 0]));
+    assert_eq!(connections(run).pairs, 8);
+    assert_eq!(connections(run).parities, Some([4_000, 0]));
     assert_eq!(count(&run.times.bind_ns), 4_000);
 }
 
@@ -125,7 +125,7 @@ fn a_path_is_as_good_as_a_port() {
     let runs = runs(&done);
     assert_eq!(count(&runs[1].times.connect_ns), 2_000);
     assert_eq!(runs[1].server.unwrap().difference, Some(0));
-    assert_eq!(of(&runs[1]).parities, None);
+    assert_eq!(connections(&runs[1]).parities, None);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_server_of_somebody_else_is_measured_from_the_client_s_side() {
         let runs = runs(&done);
         assert_eq!(count(&runs[1].times.connect_ns), 40);
         assert!(runs[1].times.accept_ns.is_none() && runs[1].server.is_none());
-        assert!(of(&runs[1]).server.is_none());
+        assert!(connections(&runs[1]).server.is_none());
     }
 }
 
@@ -283,7 +283,7 @@ fn connections_at_the_processes_of_another_s_server_are_counted() {
         let group = rustix::process::Pid::from_child(&server);
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
         let _ = server.wait();
-        let mut accepted = of(&runs[0]).accepted.clone();
+        let mut accepted = connections(&runs[0]).accepted.clone();
         accepted.sort_by_key(|count| std::cmp::Reverse(*count));
         accepted
     };
@@ -316,9 +316,12 @@ fn every_connection_is_counted_on_both_sides_with_ports_by_parity() {
         assert_eq!(server.difference, Some(0));
         assert!(run.times.bind_ns.is_none(), "one address is not bound");
     }
-    let parities: Vec<[u64; 2]> = runs.iter().filter_map(|p| of(p).parities).collect();
+    let parities: Vec<[u64; 2]> = runs
+        .iter()
+        .filter_map(|p| connections(p).parities)
+        .collect();
     assert_eq!(parities, [[500, 0], [1_500, 0], [0, 1_000]]);
-    let last = of(&runs[2]);
+    let last = connections(&runs[2]);
     assert_eq!(last.time_wait_left, Some(3_000));
     assert_eq!(last.pairs, 1);
     assert_eq!(last.next_limits[0].at, 4_000);
@@ -334,7 +337,7 @@ fn a_reset_leaves_no_time_wait() {
     let _beside = beside();
     let run = || sweep("--open 2000 --sources 1 --close rst");
     let done = swept(|| in_a_network_of_its_own(run(), "true"));
-    assert_eq!(of(&runs(&done)[0]).time_wait_left, Some(0));
+    assert_eq!(connections(&runs(&done)[0]).time_wait_left, Some(0));
 }
 
 #[test]
@@ -345,7 +348,7 @@ fn other_listening_sockets_are_there() {
     let runs = runs(&done);
     let in_use = |listeners| {
         let point = runs.iter().find(|p| p.at.listeners == Some(listeners));
-        of(point.unwrap()).sockstat["inuse"]
+        connections(point.unwrap()).sockstat["inuse"]
     };
     // Ours, and both ends of each connection.
     assert_eq!([in_use(0), in_use(2_500)], [2_001, 4_501]);
@@ -358,7 +361,7 @@ fn acceptors_share_in_every_way() {
         let line = format!("--open 3000 --sources 1 --acceptors 3 --accept {how}");
         let done = swept(|| sweep(&line));
         let point = &runs(&done)[0];
-        let accepted = &of(point).accepted;
+        let accepted = &connections(point).accepted;
         assert_eq!(accepted.len(), 3, "{how}");
         assert_eq!(accepted.iter().sum::<u64>(), 3_000, "{how}");
         if how == "reuseport" {
@@ -379,7 +382,7 @@ mod figures {
         let run = sweep("--open 3000 --sources 1");
         let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
         let runs = runs(&done);
-        let last = of(&runs[0]);
+        let last = connections(&runs[0]);
         let own = [&last.client, last.server.as_ref().unwrap()].map(|side| side.own_bytes_each);
         // Mostly what a process takes by itself.
         let few = |each: &Option<f64>| each.is_some_and(|bytes| bytes * 3_000.0 < 8e6);

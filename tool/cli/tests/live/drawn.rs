@@ -70,7 +70,7 @@ enum Axis {
 
 impl Axis {
     /// From the text and place of three ticks or more; of fewer it is not known between them.
-    fn of(ticks: &[(String, f64)]) -> Result<Axis, String> {
+    fn read(ticks: &[(String, f64)]) -> Result<Axis, String> {
         let known: Vec<(f64, f64)> = ticks
             .iter()
             .filter_map(|(text, at)| Some((value(text)?, *at)))
@@ -167,7 +167,7 @@ fn value(text: &str) -> Option<f64> {
 
 /// Everything of a drawing that is not where the record has it, in words.
 fn faults(drawing: &Drawing, wanted: &Wanted) -> Vec<String> {
-    let axes = (Axis::of(&drawing.x), Axis::of(&drawing.y));
+    let axes = (Axis::read(&drawing.x), Axis::read(&drawing.y));
     let (x, y) = match axes {
         (Ok(x), Ok(y)) => (x, y),
         (x, y) => return x.err().into_iter().chain(y.err()).collect(),
@@ -301,7 +301,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn of(set: &'a ResultSet) -> Record<'a> {
+    fn new(set: &'a ResultSet) -> Record<'a> {
         Record {
             set,
             summaries: summarize(&set.experiment, &set.runs),
@@ -333,7 +333,7 @@ fn every_drawing_of_every_workload_shows_the_figures_of_the_record() {
     let mut browser = Browser::open(&place);
     for (file, nth) in PAGES {
         let (sets, page) = page(&place, file, *nth);
-        let mut record = Record::of(&sets[0]);
+        let mut record = Record::new(&sets[0]);
         for (view, drawings) in looked_at(&mut browser, &place, &page).iter().enumerate() {
             let (faults, shown) = record.compared(drawings);
             assert_eq!(faults, [""; 0], "{file}, view {view}");
@@ -347,7 +347,7 @@ fn a_page_whose_scales_were_swapped_is_found_out() {
     let _beside = beside();
     let place = Place::new();
     let (sets, page) = page(&place, "lockscale", 0);
-    let mut record = Record::of(&sets[0]);
+    let mut record = Record::new(&sets[0]);
     let swapped = page.replacen("data-y=\"log\"", "data-y=\"linear\"", 1);
     assert_ne!(page, swapped);
     let looks = looked_at(&mut Browser::open(&place), &place, &swapped);
@@ -380,7 +380,7 @@ fn the_drawings_of_judge_show_its_record_on_the_scale_that_the_address_asks_for(
         for drawing in drawings {
             let wanted = wanted_of_judge(&found.watched[0], &drawing.title);
             assert_eq!(faults(&drawing, &wanted), [""; 0], "{fragment}");
-            let is_log = Axis::of(&drawing.y).unwrap().is_log();
+            let is_log = Axis::read(&drawing.y).unwrap().is_log();
             // Shares have no logarithmic axis.
             let share = drawing.y[0].0.contains('%');
             assert_eq!(is_log, Some(log && !share), "{fragment} {}", drawing.title);
@@ -393,7 +393,7 @@ fn a_page_follows_its_address_to_either_scale() {
     let _beside = beside();
     let place = Place::new();
     let (sets, _) = page(&place, "lockscale", 0);
-    let mut record = Record::of(&sets[0]);
+    let mut record = Record::new(&sets[0]);
     let mut browser = Browser::open(&place);
     for (fragment, log) in [("#y=log", true), ("#y=linear", false)] {
         let drawings = at(&mut browser, &place, fragment);
@@ -403,7 +403,7 @@ fn a_page_follows_its_address_to_either_scale() {
             .find(|drawing| drawing.title == "Throughput")
             .unwrap();
         assert_eq!(
-            Axis::of(&throughput.y).unwrap().is_log(),
+            Axis::read(&throughput.y).unwrap().is_log(),
             Some(log),
             "{fragment}"
         );

@@ -69,7 +69,7 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
             .spawn()
             .unwrap();
         let stdout = BufReader::new(server.stdout.take().unwrap());
-        let _server = Loops::of(vec![server]);
+        let _server = Loops::new(vec![server]);
         let port = stdout.lines().next().unwrap().unwrap();
         let line = format!(
             "stream http://127.0.0.1:{port}/ -w 10 -n {each} --runs 1 --quiet --format json"

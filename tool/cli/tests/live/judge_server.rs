@@ -45,7 +45,7 @@ fn redis(place: &Place, port: u16) -> Loops {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let server = Loops::of(vec![server]);
+    let server = Loops::new(vec![server]);
     crate::common::until("a Redis server", Duration::from_secs(60), || {
         std::os::unix::net::UnixStream::connect(&socket).ok()
     });
@@ -116,7 +116,7 @@ fn serve_by(script: &[&str], words: &str) -> (Loops, u32, u16) {
         .spawn()
         .unwrap();
     let pid = server.id();
-    let server = Loops::of(vec![server]);
+    let server = Loops::new(vec![server]);
     crate::common::until("a server", Duration::from_secs(60), || {
         TcpStream::connect(("127.0.0.1", port)).ok()
     });
@@ -243,7 +243,7 @@ mod figures {
             .spawn()
             .unwrap();
         let stdout = server.stdout.take().unwrap();
-        let server = Loops::of(vec![server]);
+        let server = Loops::new(vec![server]);
         let mut port = String::new();
         BufReader::new(stdout).read_line(&mut port).unwrap();
         (server, port.trim().parse().unwrap())

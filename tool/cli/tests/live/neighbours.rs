@@ -83,7 +83,7 @@ mod alone {
             .stdout(Stdio::piped());
         let mut server = server.spawn().unwrap();
         let said = server.stdout.take().unwrap();
-        let _server = Loops::of(vec![server]);
+        let _server = Loops::new(vec![server]);
         let mut port = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();
         let port = port.trim();

@@ -34,7 +34,7 @@ fn recovery(run: &Run) -> &Recovery {
 }
 
 #[track_caller]
-fn of(runs: &[Run], target: &str, fault: Fault) -> Recovery {
+fn recovery_after(runs: &[Run], target: &str, fault: Fault) -> Recovery {
     let mut found = runs
         .iter()
         .filter(|point| point.target == target && point.at.fault == Some(fault));
@@ -58,11 +58,11 @@ fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_st
     assert_eq!(points.len(), 4);
     points.iter().for_each(is_sound);
     for target in ["flock", "sysv-undo"] {
-        let killed = of(&points, target, Fault::Kill);
+        let killed = recovery_after(&points, target, Fault::Kill);
         assert!(killed.next_grant_ns.is_some(), "{killed:?}");
         assert_eq!((killed.served, killed.two_believed_ns), (2, None));
         assert_eq!((killed.told, killed.write_refused), (None, None));
-        let stopped = of(&points, target, Fault::Stop);
+        let stopped = recovery_after(&points, target, Fault::Stop);
         assert_eq!(stopped.next_grant_ns, None, "{stopped:?}");
         assert!(stopped.after_release_ns.is_some() && stopped.served == 2);
         // It stood still for as long as was asked.
@@ -110,23 +110,23 @@ fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
     }));
     assert_eq!(points.len(), 5);
     points.iter().for_each(is_sound);
-    let killed = of(&points, "lockd", Fault::Kill);
+    let killed = recovery_after(&points, "lockd", Fault::Kill);
     assert!(killed.next_grant_ns.is_some() && killed.served == 3);
     assert_eq!(killed.in_order, Some(true));
-    let stopped = of(&points, "lockd", Fault::Stop);
+    let stopped = recovery_after(&points, "lockd", Fault::Stop);
     assert_eq!(
         (stopped.next_grant_ns, stopped.in_order),
         (None, Some(true))
     );
     // The daemon holds a connection for as long as it has not ended.
-    let cut = of(&points, "lockd", Fault::Cut);
+    let cut = recovery_after(&points, "lockd", Fault::Cut);
     assert_eq!((cut.next_grant_ns, cut.served, cut.told), (None, 3, None));
     assert!(cut.after_release_ns.is_some(), "{cut:?}");
     assert!(cut.returned_at_ns.unwrap() - cut.struck_at_ns >= 400 * MS);
-    let frozen = of(&points, "lockd", Fault::ServerStop);
+    let frozen = recovery_after(&points, "lockd", Fault::ServerStop);
     assert_eq!((frozen.next_grant_ns, frozen.served), (None, 3));
     // What a connection owned is gone with the server; its owner hears of it late.
-    let restarted = of(&points, "lockd", Fault::ServerKill);
+    let restarted = recovery_after(&points, "lockd", Fault::ServerKill);
     assert!(restarted.next_grant_ns.is_some(), "{restarted:?}");
     assert!(restarted.two_believed_ns.is_some(), "{restarted:?}");
     assert_eq!(restarted.told, Some(true));
@@ -177,13 +177,13 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
     runs.iter().for_each(is_sound);
     for target in ["redis", "redisson"] {
         for fault in [Fault::Kill, Fault::Stop] {
-            let run = of(&runs, target, fault);
+            let run = recovery_after(&runs, target, fault);
             assert_eq!(run.lease_ns, Some(1_000 * MS));
             assert!(run.after_lease_ns.unwrap() >= 0, "{run:?}");
             // Nobody keeps a queue.
             assert_eq!(run.served, 2);
         }
-        let stopped = of(&runs, target, Fault::Stop);
+        let stopped = recovery_after(&runs, target, Fault::Stop);
         assert_eq!((stopped.told, stopped.write_refused), (Some(true), None));
         let (believed, ran) = (
             stopped.two_believed_ns.unwrap(),
@@ -220,7 +220,7 @@ fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_rele
     done.prints("while its owner's connection was cut the next grant came within");
     let runs = place.runs("r.jsonl");
     runs.iter().for_each(is_sound);
-    let cut = of(&runs, "redis", Fault::Cut);
+    let cut = recovery_after(&runs, "redis", Fault::Cut);
     assert!(cut.after_lease_ns.unwrap() >= 0, "{cut:?}");
     assert_eq!((cut.served, cut.told), (2, Some(true)), "{cut:?}");
     // It ran all the while.
@@ -254,7 +254,7 @@ fn a_robust_mutex_tells_its_next_owner_and_a_plain_one_is_never_granted_again() 
     let mut points = recovers(&format!("pthread-robust {line} 60s"));
     points.extend(recovers(&format!("pthread {line} 500ms")));
     points.iter().for_each(is_sound);
-    let robust = of(&points, "pthread-robust", Fault::Kill);
+    let robust = recovery_after(&points, "pthread-robust", Fault::Kill);
     assert!(robust.next_grant_ns.is_some() && robust.served == 2);
     let whats = |run: &Recovery| -> Vec<What> {
         let grants = run.history.iter().filter(|event| {
@@ -263,7 +263,7 @@ fn a_robust_mutex_tells_its_next_owner_and_a_plain_one_is_never_granted_again() 
         grants.map(|event| event.what).collect()
     };
     assert_eq!(whats(&robust), [What::GrantedFromDead, What::Granted]);
-    let plain = of(&points, "pthread", Fault::Kill);
+    let plain = recovery_after(&points, "pthread", Fault::Kill);
     assert_eq!((plain.next_grant_ns, plain.after_release_ns), (None, None));
     assert_eq!(whats(&plain), []);
 }
@@ -277,7 +277,7 @@ fn a_lease_of_etcd_is_longer_than_was_asked_for_and_begins_anew_with_the_server(
         "etcd --fault server-kill --runs 1 --waiters 1 --lease 1s --pause 4s --within 40s --renew no",
     );
     points.iter().for_each(is_sound);
-    let run = of(&points, "etcd", Fault::ServerKill);
+    let run = recovery_after(&points, "etcd", Fault::ServerKill);
     assert_eq!(run.lease_ns, Some(2_000 * MS));
     // The owner, which nothing has struck, did not renew what it held.
     let lease_anew_ns = run.after_return_ns.unwrap();
@@ -299,7 +299,7 @@ fn who_stays_keeps_its_lock_through_a_restart_of_the_service() {
     let points = recovers(&format!("{line} --within 5s"));
     points.iter().for_each(is_sound);
     for target in ["zookeeper", "etcd"] {
-        let run = of(&points, target, Fault::ServerKill);
+        let run = recovery_after(&points, target, Fault::ServerKill);
         assert_eq!((run.next_grant_ns, run.told), (None, None), "{run:?}");
         let whats = |process: u64| -> Vec<What> {
             let of = run.history.iter().filter(|e| e.process == Some(process));
@@ -322,7 +322,7 @@ fn the_next_owner_of_etcd_waits_for_the_lease_of_the_one_that_was_killed() {
     let line = "etcd --fault kill --runs 1 --waiters 2 --lease 2s --within 40s";
     let points = recovers(line);
     points.iter().for_each(is_sound);
-    let run = of(&points, "etcd", Fault::Kill);
+    let run = recovery_after(&points, "etcd", Fault::Kill);
     assert_eq!(run.lease_ns, Some(2_000 * MS));
     assert!(run.after_lease_ns.is_some_and(|ns| ns >= 0), "{run:?}");
     assert_eq!((run.served, run.two_believed_ns), (2, None));
@@ -343,7 +343,7 @@ fn of_a_session_that_ends_while_its_owner_is_stopped_the_older_token_is_refused(
         (is_told && run.served == 2).then_some(points)
     });
     points.iter().for_each(is_sound);
-    let stopped = of(&points, "zookeeper", Fault::Stop);
+    let stopped = recovery_after(&points, "zookeeper", Fault::Stop);
     assert_eq!(stopped.lease_ns, Some(1_000 * MS));
     assert!(stopped.after_lease_ns.unwrap() >= 0, "{stopped:?}");
     assert!(stopped.two_believed_ns.is_some(), "{stopped:?}");

@@ -88,7 +88,7 @@ fn served(kind: &str) -> Served {
 struct Plant(Child);
 
 impl Plant {
-    fn of(situation: &Situation, place: &Place, served: Option<&Served>) -> Plant {
+    fn make(situation: &Situation, place: &Place, served: Option<&Served>) -> Plant {
         let mut child = Command::new("python3")
             .args([PLANT, &situation.name])
             .current_dir(place.path())
@@ -231,7 +231,7 @@ fn told(situation: &Situation, served: Option<&Served>) -> Vec<String> {
         true => Place::of_a_plain_user(),
         false => Place::new(),
     };
-    let plant = Plant::of(situation, &place, served);
+    let plant = Plant::make(situation, &place, served);
     let filled = |text: &str| {
         let address = served.map_or("", |served| &served.address);
         let mut text = text.replace("{address}", address);

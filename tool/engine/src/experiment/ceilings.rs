@@ -5,7 +5,7 @@
 //! and `spread`. At a rate a host alone does as it is told, and runs that end with their
 //! operations have no window to be cut short.
 
-use super::{Course, Progress, Stop};
+use super::{ExperimentLoop, Progress, Stop};
 use crate::world;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
@@ -14,7 +14,7 @@ use jostle_model::record::{At, Calibration};
 /// One part in so many of the budget is for this, so that enough is left for the runs.
 const BUDGET_PART: u64 = 3;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// Fills `host_ceilings`; returns that they were given up for the budget, if so.
     pub(super) fn ceilings(
         &mut self,
@@ -58,9 +58,8 @@ fn affordable(runs: usize, budget: Nanos) -> bool {
 /// the most workers.
 fn fullest(points: &[(usize, At)], target: usize) -> Option<At> {
     let of_target = points.iter().filter(|(of, _)| *of == target);
-    of_target
-        .map(|(_, at)| *at)
-        .max_by_key(|at| (at.generators, at.workers))
+    let of_target = of_target.map(|(_, at)| *at);
+    of_target.max_by_key(|at| (at.generators, at.workers))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The course of `recover`: block after block, in each of which every fault strikes every
 //! target for which it makes sense, once.
 
-use super::{Course, Limits, Progress, Stop, prepare};
+use super::{ExperimentLoop, Limits, Progress, Stop, prepare};
 use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
@@ -13,7 +13,7 @@ use jostle_targets::Spec;
 use jostle_targets::table::Family;
 use std::time::Instant;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// As `go`, for faults.
     pub(super) fn go_recover(&mut self, environment: Environment) -> Result<(), Stop> {
         // Its stamps are the processes' own, which read the common clock.
@@ -63,9 +63,10 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
         let plan = &self.resolved.plan;
         let order = RecoverOrder {
-            target: spec
-                .whole()
-                .replace("{run}", &(self.runs.len() + self.left_out + 1).to_string()),
+            target: spec.whole().replace(
+                "{run}",
+                &(self.made.runs.len() + self.left_out + 1).to_string(),
+            ),
             fault,
             waiters: plan.waiters() as usize,
             within: plan.within(),

@@ -2,7 +2,7 @@
 //! lead to (`jostle_stats::find`). A step is a block of its own, so that a resumed search goes on
 //! behind its last whole one.
 
-use super::{Course, Limits, Progress, Stop};
+use super::{ExperimentLoop, Limits, Progress, Stop};
 use crate::schedule::Timing;
 use jostle_model::Nanos;
 use jostle_model::record::{At, Environment, Experiment, Run};
@@ -12,7 +12,7 @@ use jostle_stats::find::{self, Next};
 /// those around the limit: for the progress line.
 const BESIDE: usize = 24;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// As `go`, for a search.
     pub(super) fn go_find(&mut self, environment: Environment) -> Result<(), Stop> {
         let clock = self.clock.source().name();
@@ -49,7 +49,7 @@ impl Course<'_, '_> {
             return Ok(());
         };
         loop {
-            let runs: Vec<&Run> = self.runs.iter().collect();
+            let runs: Vec<&Run> = self.made.runs.iter().collect();
             let searched = find::searched(plan, &runs).swap_remove(nth);
             let Next::Look(rate, role) = searched.next else {
                 return Ok(());

@@ -1,6 +1,6 @@
 //! A run's orders to keepers, from the resolved plan.
 
-use super::Course;
+use super::ExperimentLoop;
 use super::pilots::{PILOT, PILOT_WARMUP};
 use crate::order::{
     AskOrder, ContendOrder, HoldOrder, RateOrder, RunOrder, SpreadOrder, StreamOrder,
@@ -20,7 +20,7 @@ use jostle_targets::Spec;
 /// order can carry, and no window is longer.
 const UNKNOWN_OFFSET_NS: f64 = 86_400e9;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// The order for one run of a point; the caller sets its window and what runs along.
     pub(super) fn order(
         &self,
@@ -132,7 +132,7 @@ fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
             operations: each(at),
             requests: requested::order(plan),
         }),
-        Shape::Stream => WorkloadOrder::Stream(StreamOrder::of(plan, each(at))),
+        Shape::Stream => WorkloadOrder::Stream(StreamOrder::new(plan, each(at))),
         Shape::Hold => WorkloadOrder::Hold(HoldOrder {
             operations: each(at),
             pipeline: plan.pipeline() as usize,

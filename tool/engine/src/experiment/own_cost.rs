@@ -2,7 +2,7 @@
 //! operations are stamped therefore.
 
 use super::orders::order;
-use super::{Course, Progress, Stop};
+use super::{ExperimentLoop, Progress, Stop};
 use crate::order::{ContendOrder, CostOrder, NO_TIME, RunOrder, WorkloadOrder};
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{At, Calibration, Latencies, OwnCost};
@@ -21,7 +21,7 @@ const STAMPS_MAY_COST: f64 = 0.05;
 /// Thinner than that, too few operations would be seen.
 const STAMP_EVERY_AT_MOST: u64 = 1_000;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     pub(super) fn calibrate(&mut self) -> Result<Calibration, Stop> {
         let mut calibration = Calibration {
             clock: self.clock.source().name().to_owned(),

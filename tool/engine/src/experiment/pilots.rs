@@ -1,6 +1,6 @@
 //! The expected time of runs, before the first is made: by short runs of their own.
 
-use super::{Course, Progress, Stop};
+use super::{ExperimentLoop, Progress, Stop};
 use crate::keeper::KeeperError;
 use crate::order::{RunData, RunOrder};
 use crate::requested;
@@ -38,7 +38,7 @@ struct Few {
     overhead: Nanos,
 }
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     pub(super) fn pilots(
         &mut self,
         points: &[(usize, At)],
@@ -91,10 +91,8 @@ impl Course<'_, '_> {
         let depth = self.resolved.plan.pipeline();
         (self.hooks.progress)(Progress::Pilot(&spec.typed, at));
         let workers = at.workers.unwrap_or(1);
-        let alone_ns = calibration
-            .own_cost
-            .get(&spec.typed)
-            .map(|cost| cost.pair_ns);
+        let alone_ns = calibration.own_cost.get(&spec.typed);
+        let alone_ns = alone_ns.map(|cost| cost.pair_ns);
         let wanted = match alone_ns {
             Some(pair_ns) => enough(pipelined(pair_ns, depth) * workers as f64),
             // The own cost is measured for locks alone.

@@ -1,7 +1,7 @@
 //! The records that every course writes: the experiment first, each run with its verdict,
 //! the verdicts of points, and how it ended.
 
-use super::{Course, Progress, Stop, exit};
+use super::{ExperimentLoop, Progress, Stop, exit};
 use crate::keeper::KeeperError;
 use crate::proven;
 use jostle_model::plan::Plan;
@@ -11,7 +11,7 @@ use jostle_model::record::{
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::{find, fit, harm, summary};
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// Writes the record that opens the file.
     pub(super) fn begin(
         &mut self,
@@ -36,7 +36,7 @@ impl Course<'_, '_> {
             started_at: self.session.started_at.clone(),
         };
         self.sink(Record::Experiment(Box::new(experiment.clone())))?;
-        self.experiment = Some(experiment.clone());
+        self.made.experiment = Some(experiment.clone());
         let scheduled = self.session.scheduled.clone();
         self.sink(Record::Scheduled(Box::new(scheduled)))?;
         Ok(experiment)
@@ -48,12 +48,12 @@ impl Course<'_, '_> {
             return Ok(None);
         };
         self.session.scheduled = earlier.scheduled;
-        self.runs = earlier.runs;
-        self.experiment = Some(earlier.experiment.clone());
-        self.resumed = earlier.resumed;
-        if let Some(last) = self.resumed.last().cloned() {
+        self.made.runs = earlier.runs;
+        self.made.experiment = Some(earlier.experiment.clone());
+        self.made.resumed = earlier.resumed;
+        if let Some(last) = self.made.resumed.last().cloned() {
             self.block = last.block.saturating_sub(1);
-            self.left_out = self.resumed.iter().map(|r| r.left_out as usize).sum();
+            self.left_out = self.made.resumed.iter().map(|r| r.left_out as usize).sum();
             self.sink(Record::Resumed(Box::new(last)))?;
         }
         Ok(Some(earlier.experiment))
@@ -83,7 +83,7 @@ impl Course<'_, '_> {
     pub(super) fn finish(&mut self, experiment: &Experiment, mut run: Run) -> Result<(), Stop> {
         judge(experiment, &mut run);
         // A measured run is in the table, also where the file has failed.
-        self.runs.push(run.clone());
+        self.made.runs.push(run.clone());
         self.sink(Record::Run(Box::new(run.clone())))?;
         (self.hooks.progress)(Progress::Done(&run));
         Ok(())
@@ -95,16 +95,16 @@ impl Course<'_, '_> {
 
     /// The verdicts of the points, and how the figures grow over what was swept.
     pub(super) fn conclude(&mut self) -> Result<(), Stop> {
-        let Some(experiment) = &self.experiment else {
+        let Some(experiment) = &self.made.experiment else {
             return Ok(());
         };
-        let points = summary::summarize(experiment, &self.runs);
-        self.fits = fit::fits(experiment, &points);
+        let points = summary::summarize(experiment, &self.made.runs);
+        self.made.fits = fit::fits(experiment, &points);
         let verdicts: Vec<Judged> = points.iter().map(|point| point.judged()).collect();
         for verdict in verdicts {
             self.sink(Record::Verdict(Box::new(verdict)))?;
         }
-        for fit in self.fits.clone() {
+        for fit in self.made.fits.clone() {
             self.sink(Record::Fit(Box::new(fit)))?;
         }
         Ok(())
@@ -114,13 +114,13 @@ impl Course<'_, '_> {
         // By the verdicts that a reader of the file will see: of all runs of a
         // point together. Of a search, whose steps beyond the limit may well be INVALID, by
         // what it found.
-        let invalid = self.experiment.as_ref().is_some_and(|experiment| {
+        let invalid = self.made.experiment.as_ref().is_some_and(|experiment| {
             if experiment.plan.find.is_some() {
-                let runs: Vec<&Run> = self.runs.iter().collect();
+                let runs: Vec<&Run> = self.made.runs.iter().collect();
                 let found = find::searched(&experiment.plan, &runs);
                 return found.iter().any(|one| !one.found.is_answer());
             }
-            let points = summary::summarize(experiment, &self.runs);
+            let points = summary::summarize(experiment, &self.made.runs);
             points
                 .iter()
                 .any(|point| point.verdict.is == Status::Invalid)
@@ -141,7 +141,7 @@ impl Course<'_, '_> {
             error,
             elapsed_s: self.started.elapsed().as_secs_f64(),
         };
-        let written = self.experiment.is_some() && !matches!(stop, Some(Stop::Sink(_)));
+        let written = self.made.experiment.is_some() && !matches!(stop, Some(Stop::Sink(_)));
         if written && let Err(text) = (self.hooks.record)(&Record::End(end.clone())) {
             return End {
                 exit: exit::FAILED,

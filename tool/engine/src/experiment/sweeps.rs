@@ -4,7 +4,7 @@
 //! it was closed when the sweep is over.
 
 use super::records::judge;
-use super::{Course, Limits, Progress, Stop, over};
+use super::{ExperimentLoop, Limits, Progress, Stop, over};
 use crate::schedule;
 use crate::world::{self, Step};
 use jostle_connections::record::{self, Curve};
@@ -18,7 +18,7 @@ use std::time::Instant;
 /// Blocks from which a median has an interval.
 const USUAL_BLOCKS: u32 = 6;
 
-impl Course<'_, '_> {
+impl ExperimentLoop<'_, '_> {
     /// As `go`, for connections.
     pub(super) fn go_connect(&mut self, environment: Environment) -> Result<(), Stop> {
         let clock = self.clock.source().name();
@@ -97,7 +97,7 @@ impl Course<'_, '_> {
     /// Half the widths of the medians' intervals.
     fn widths(&self) -> Vec<f64> {
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        for run in &self.runs {
+        for run in &self.made.runs {
             by_point
                 .entry((&run.target, run.at))
                 .or_default()
@@ -150,19 +150,18 @@ impl Course<'_, '_> {
             &mut reached,
             &mut |look| progress(Progress::Running(&look)),
         );
-        let first = self.runs.len();
-        self.runs.append(&mut runs);
+        let first = self.made.runs.len();
+        self.made.runs.append(&mut runs);
         sunk.map_err(Stop::Sink)?;
         let closed = closed.map_err(Stop::Keeper)?;
         for closing in record::closings(&curve, &closed) {
-            let run = self.runs[first..]
-                .iter_mut()
-                .find_map(|run| closing.add_to(run).then_some(()));
+            let mut run = self.made.runs[first..].iter_mut();
+            let run = run.find_map(|run| closing.add_to(run).then_some(()));
             if run.is_some() {
                 self.sink(Record::Closing(Box::new(closing)))?;
             }
         }
-        if let Some(run) = self.runs[first..].last() {
+        if let Some(run) = self.made.runs[first..].last() {
             (self.hooks.progress)(Progress::Done(&run.clone()));
         }
         Ok(())

@@ -34,9 +34,8 @@ pub(super) fn collect(
     books: &Books,
     seen: Seen,
 ) -> RunData {
-    let pages: Vec<Page<'_>> = (0..order.workers)
-        .map(|worker| shared.page(worker))
-        .collect();
+    let pages = (0..order.workers).map(|worker| shared.page(worker));
+    let pages: Vec<Page<'_>> = pages.collect();
     let (opens, closes) = window(order, shared, &seen);
     let dead = dead_workers(&seen);
     let (truth, setup) = work.known();
@@ -139,14 +138,10 @@ fn window(order: &RunOrder, shared: &Shared, seen: &Seen) -> (u64, u64) {
 /// Workers that did not end by themselves.
 fn dead_workers(seen: &Seen) -> BTreeSet<u64> {
     let children = &seen.children;
-    let ended = children
-        .ended
-        .iter()
-        .filter(|(ended, _)| ended.signal.is_some());
-    ended
-        .flat_map(|(_, workers)| workers.clone())
-        .map(|worker| worker as u64)
-        .collect()
+    let ended = children.ended.iter();
+    let ended = ended.filter(|(ended, _)| ended.signal.is_some());
+    let ended = ended.flat_map(|(_, workers)| workers.clone());
+    ended.map(|worker| worker as u64).collect()
 }
 
 fn operations(order: &RunOrder, page: &Page<'_>) -> u64 {
@@ -203,9 +198,8 @@ fn deaths(order: &RunOrder, seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
 fn inside(order: &RunOrder, ended: &Ended, page: &Page<'_>) -> String {
     // These come from outside, as a rule.
     const SENT: [Signal; 3] = [Signal::KILL, Signal::TERM, Signal::INT];
-    let sent = SENT
-        .iter()
-        .any(|signal| ended.signal == Some(signal.as_raw()));
+    let mut sent = SENT.iter();
+    let sent = sent.any(|signal| ended.signal == Some(signal.as_raw()));
     let call = called(order, page).filter(|_| !sent);
     call.map_or(String::new(), |call| format!(" inside {call}"))
 }

@@ -65,6 +65,9 @@ pub enum KeeperError {
     Start(#[source] io::Error),
 }
 
+/// What a request to a keeper comes to.
+pub type Result<T, E = KeeperError> = std::result::Result<T, E>;
+
 /// The parent's end of the keeper.
 #[derive(Debug)]
 pub struct Keeper {
@@ -81,7 +84,7 @@ impl Keeper {
     ///
     /// # Errors
     /// No processes, no sockets, or no place for the ledger.
-    pub fn start(clock: Clock) -> Result<Keeper, KeeperError> {
+    pub fn start(clock: Clock) -> Result<Keeper> {
         let forker = Forker::new().map_err(KeeperError::Start)?;
         // Should the keeper be killed, what workers have started comes to us.
         process::adopt_orphans().map_err(KeeperError::Start)?;
@@ -128,7 +131,7 @@ impl Keeper {
         order: &RunOrder,
         ended: &mut dyn FnMut() -> bool,
         running: &mut dyn FnMut(Running),
-    ) -> Result<RunData, KeeperError> {
+    ) -> Result<RunData> {
         let mut reply = self.request(&Request::Run(Box::new(order.clone())), ended)?;
         loop {
             match reply {
@@ -149,7 +152,7 @@ impl Keeper {
         &mut self,
         order: &CostOrder,
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<[f64; 4]>, KeeperError> {
+    ) -> Result<Vec<[f64; 4]>> {
         if let Some(blocks) = self.costs.answer(order, Instant::now()) {
             return Ok(blocks);
         }
@@ -167,7 +170,7 @@ impl Keeper {
         &mut self,
         order: &CostOrder,
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<[f64; 4]>, KeeperError> {
+    ) -> Result<Vec<[f64; 4]>> {
         match self.request(&Request::Cost(Box::new(order.clone())), ended)? {
             Reply::Cost(blocks) => Ok(blocks),
             other => Err(unexpected(other)),
@@ -183,7 +186,7 @@ impl Keeper {
         &mut self,
         timer_slack: Nanos,
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Latencies>, KeeperError> {
+    ) -> Result<Option<Latencies>> {
         if let Some(latencies) = self.latencies.answer(&timer_slack, Instant::now()) {
             return Ok(Some(latencies));
         }
@@ -209,7 +212,7 @@ impl Keeper {
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Reached),
         running: &mut dyn FnMut(Running),
-    ) -> Result<Closed, KeeperError> {
+    ) -> Result<Closed> {
         let mut reply = self.request(&Request::Sweep(Box::new(order.clone())), ended)?;
         loop {
             match reply {
@@ -230,7 +233,7 @@ impl Keeper {
         &mut self,
         order: &RecoverOrder,
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<RecoverData, KeeperError> {
+    ) -> Result<RecoverData> {
         match self.request(&Request::Recover(Box::new(order.clone())), ended)? {
             Reply::Recovered(data) => Ok(*data),
             other => Err(unexpected(other)),
@@ -241,7 +244,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The keeper has gone.
-    pub fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
+    pub fn ask(&mut self, request: &Request) -> Result<()> {
         match self.gone {
             false => send(&mut self.stream, request).map_err(|_| self.lost()),
             true => Err(self.lost()),
@@ -252,7 +255,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The keeper has gone, or stopped in the middle of an answer.
-    pub fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
+    pub fn look(&mut self, patience: Duration) -> Result<Option<Reply>> {
         /// How long the rest of an answer may take once it has begun.
         const REST: Duration = Duration::from_secs(10);
         if self.gone {
@@ -271,16 +274,12 @@ impl Keeper {
         answer.map(Some).map_err(|_| self.lost())
     }
 
-    fn request(
-        &mut self,
-        request: &Request,
-        ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Reply, KeeperError> {
+    fn request(&mut self, request: &Request, ended: &mut dyn FnMut() -> bool) -> Result<Reply> {
         self.ask(request)?;
         self.reply(ended)
     }
 
-    fn reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<Reply, KeeperError> {
+    fn reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<Reply> {
         let mut aborted = false;
         loop {
             if !aborted && ended() {

@@ -235,11 +235,7 @@ impl Site<'_> {
 
     /// Starts a program there, whose output goes to the log.
     fn spawn(&self, words: &[String], home: &Home) -> io::Result<u32> {
-        let Home {
-            directory,
-            user,
-            log,
-        } = home;
+        let (directory, user, log) = (&home.directory, &home.user, &home.log);
         let mut outputs = Some((log.output()?, log.output()?));
         let keeper = rustix::process::getpid();
         let become_server = || -> io::Result<()> {

@@ -89,11 +89,8 @@ fn anchored(run: &Run<'_>) -> Result<Reply, Aborted> {
     run.look_outside(&mut outside);
     let mut data = run.perform()?;
     run.look_outside(&mut outside);
-    let window = data
-        .around
-        .interference
-        .take()
-        .and_then(|found| found.window);
+    let window = data.around.interference.take();
+    let window = window.and_then(|found| found.window);
     let (passes, interference) = outside.tell(window);
     data.around.anchor = anchor::anchor(&passes[0], &passes[1]);
     data.around.interference = Some(Box::new(interference));

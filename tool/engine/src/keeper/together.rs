@@ -6,7 +6,7 @@
 
 use super::run::{Children, Run};
 use crate::order::{Reply, Request};
-use jostle_harness::{Aborted, LOOK_UP, RAMP_PATIENCE_NS};
+use jostle_harness::{Aborted, LOOK_UP, RAMP_PATIENCE_NS, Result};
 use jostle_sys::waited::Waited;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ const TALK_NS: u64 = 30_000_000_000;
 impl Run<'_> {
     /// Says that all are ready, and waits for the time of the common start, of
     /// `CLOCK_MONOTONIC`.
-    pub(super) fn await_go(&self, children: &mut Children) -> Result<u64, Aborted> {
+    pub(super) fn await_go(&self, children: &mut Children) -> Result<u64> {
         self.context.tell(&Reply::Prepared)?;
         // The asking host is ready before the others are told.
         let (mut waited, most_ns) = (Waited::begin(), 2 * RAMP_PATIENCE_NS + TALK_NS);
@@ -46,7 +46,7 @@ impl Run<'_> {
     }
 
     /// Drains, and waits until all other hosts have; returns when this one had.
-    pub(super) fn drain_together(&self, children: &mut Children) -> Result<u64, Aborted> {
+    pub(super) fn drain_together(&self, children: &mut Children) -> Result<u64> {
         self.drain(children);
         let drained = self.now();
         if self.order.together.is_none() {
@@ -67,7 +67,7 @@ impl Run<'_> {
     }
 }
 
-fn refuse_delay(waited: &mut Waited, most_ns: u64, what: &str) -> Result<(), Aborted> {
+fn refuse_delay(waited: &mut Waited, most_ns: u64, what: &str) -> Result<()> {
     match waited.so_far().as_nanos() > most_ns.into() {
         true => Err(Aborted(format!("{what} in time"))),
         false => Ok(()),

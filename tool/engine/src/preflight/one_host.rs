@@ -24,7 +24,7 @@ pub struct OneHost {
 
 impl OneHost {
     /// The part of one among all `hosts` by rank; with none this one is alone.
-    pub fn of(plan: &Plan, hosts: &[Host]) -> OneHost {
+    pub fn new(plan: &Plan, hosts: &[Host]) -> OneHost {
         let all = hosts.len().max(1) as u64;
         let machines = here(hosts);
         let of_first = machines.iter().filter(|h| h.machine == machines[0].machine);
@@ -138,7 +138,7 @@ mod tests {
                 Spread => (plan.in_flight, plan.generators) = (Some(workers[0]), list(second)),
                 _ => (plan.workers, plan.rate) = (list(workers), list(second)),
             }
-            let one = OneHost::of(&plan, &hosts(count));
+            let one = OneHost::new(&plan, &hosts(count));
             let found = one.plan.workers.clone();
             let found = found.or(one.plan.in_flight.map(|n| List(vec![n])));
             assert_eq!(found, list(parts), "{plan:?} on {count}");
@@ -158,7 +158,7 @@ mod tests {
             rate: list(&[100]),
             ..plan.clone()
         };
-        assert_eq!(OneHost::of(&plan, &hosts(18)).plan, expected);
+        assert_eq!(OneHost::new(&plan, &hosts(18)).plan, expected);
         for (open, rate) in [
             (&[10, 1_000, 100_000][..], Some(1_000)),
             (&[100, 101], Some(3)),
@@ -168,12 +168,12 @@ mod tests {
             let mut order = sweeps::tests::order(open);
             order.rate = rate;
             let first = sweeps::split(&order, 18).remove(0).unwrap();
-            let one = OneHost::of(&plan, &hosts(18)).plan;
+            let one = OneHost::new(&plan, &hosts(18)).plan;
             assert_eq!(one.open, Some(List(first.open)));
             assert_eq!(one.rate, first.rate.map(|rate| List(vec![rate])));
         }
         for alone in [0, 1] {
-            assert_eq!(OneHost::of(&plan, &hosts(alone)).plan, plan);
+            assert_eq!(OneHost::new(&plan, &hosts(alone)).plan, plan);
         }
     }
 
@@ -182,24 +182,24 @@ mod tests {
         let mut plan = Plan::of(Workload::Spread);
         (plan.in_flight, plan.generators) = (Some(90), list(&[3, 18]));
         let mut all = hosts(18);
-        assert_eq!(OneHost::of(&plan, &all).ranks, 1);
+        assert_eq!(OneHost::new(&plan, &all).ranks, 1);
         for nth in [5, 17] {
             all[nth].boot_id = all[0].boot_id.clone();
         }
-        assert_eq!(OneHost::of(&plan, &all).ranks, 3);
+        assert_eq!(OneHost::new(&plan, &all).ranks, 3);
         for host in &mut all {
             host.boot_id = "one".to_owned();
         }
         // No more than take part where a host gets the most.
-        assert_eq!(OneHost::of(&plan, &all).ranks, 3);
+        assert_eq!(OneHost::new(&plan, &all).ranks, 3);
         plan.generators = list(&[18]);
-        assert_eq!(OneHost::of(&plan, &all).ranks, 18);
+        assert_eq!(OneHost::new(&plan, &all).ranks, 18);
     }
 
     #[test]
     fn whose_limits_they_are_is_said_where_there_are_several() {
         let plan = Plan::of(Workload::Contend);
-        let said = |count| OneHost::of(&plan, &hosts(count)).whose().to_owned();
+        let said = |count| OneHost::new(&plan, &hosts(count)).whose().to_owned();
         assert_eq!(
             said(18),
             "by the limits of h1, for its part as one of 18 hosts: "
@@ -252,7 +252,7 @@ mod tests {
             let parts: Vec<RunOrder> = orders
                 .flat_map(|order| split(&order, count, 7).into_iter().flatten())
                 .collect();
-            let one = OneHost::of(&plan, &hosts(count)).plan;
+            let one = OneHost::new(&plan, &hosts(count)).plan;
             let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
             let largest = parts.iter().map(|part| part.workers as u64).max();
             prop_assert_eq!(most(&one.workers).or(one.in_flight), largest);

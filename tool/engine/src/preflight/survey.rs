@@ -55,12 +55,22 @@ impl Finding {
     }
 
     /// This finding, flagged, with its remedy.
-    fn but(self, matters: Severity, remedy: impl Into<String>) -> Finding {
-        Finding {
-            matters,
-            remedy: Some(remedy.into()),
-            ..self
-        }
+    fn but(mut self, matters: Severity, remedy: impl Into<String>) -> Finding {
+        self.matters = matters;
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    fn note(self, remedy: impl Into<String>) -> Finding {
+        self.but(Severity::Note, remedy)
+    }
+
+    fn bends(self, remedy: impl Into<String>) -> Finding {
+        self.but(Severity::Bends, remedy)
+    }
+
+    fn blocks(self, remedy: impl Into<String>) -> Finding {
+        self.but(Severity::Blocks, remedy)
     }
 
     /// Mended by this command; what is fine needs none.
@@ -150,10 +160,7 @@ fn without_proc(machine: &Machine) -> Option<Finding> {
     let found = "cannot be read: most of what bends a measurement could not be looked at";
     is_blind(machine).then(|| {
         Finding::fine("/proc", found)
-            .but(
-                Severity::Blocks,
-                "`mount -t proc proc /proc` as root, or start the container or chroot with it",
-            )
+            .blocks("`mount -t proc proc /proc` as root, or start the container or chroot with it")
             .mended_by("mount -t proc proc /proc")
     })
 }
@@ -184,8 +191,7 @@ fn other_programs(machine: &Machine, others: &BusyPrograms) -> Finding {
     let finding = Finding::fine("other programs right now", found);
     match above(others.share(), FOREIGN) {
         Severity::Fine if others.sees_all => finding,
-        Severity::Fine => finding.but(
-            Severity::Note,
+        Severity::Fine => finding.note(
             "a container or hidepid hides those of others: run `jostle doctor` on the host; what \
              they cost a run shows in how long workers waited for a CPU",
         ),
@@ -238,14 +244,8 @@ fn for_workers(finding: Finding, room: u64, remedy: &str) -> Finding {
     let fewer = format!("or fewer of them, such as `-w {}`", (room / 2).max(1));
     match room {
         MOST_WORKERS.. => finding,
-        USUAL_WORKERS.. => finding.but(
-            Severity::Note,
-            format!("for {MOST_WORKERS} workers, {remedy}"),
-        ),
-        _ => finding.but(
-            Severity::Blocks,
-            format!("for {USUAL_WORKERS} workers, {remedy}; {fewer}"),
-        ),
+        USUAL_WORKERS.. => finding.note(format!("for {MOST_WORKERS} workers, {remedy}")),
+        _ => finding.blocks(format!("for {USUAL_WORKERS} workers, {remedy}; {fewer}")),
     }
 }
 
@@ -260,35 +260,27 @@ fn descriptors(machine: &Machine) -> Option<Finding> {
     let finding = match soft {
         MOST_WORKERS.. => finding,
         // Processes need a few dozen each; only threads share one table.
-        64.. => finding.but(
-            Severity::Note,
-            format!("for more than {soft} threads on file locks: `ulimit -n {wanted}`"),
-        ),
-        _ => finding.but(
-            Severity::Blocks,
-            "a worker needs up to 64: `ulimit -n 1024`",
-        ),
+        64.. => finding.note(format!(
+            "for more than {soft} threads on file locks: `ulimit -n {wanted}`"
+        )),
+        _ => finding.blocks("a worker needs up to 64: `ulimit -n 1024`"),
     };
     Some(finding.mended_by(prlimit("nofile", &wanted, limit)))
 }
 
 fn file_size(machine: &Machine) -> Option<Finding> {
     let max = machine.rlimits.file_bytes.soft?;
-    Some(Finding::fine("size of a file", format!("at most {}", bytes(max))).but(
-        Severity::Note,
+    let finding = Finding::fine("size of a file", format!("at most {}", bytes(max))).note(
         "it also limits the memory that workers share, and the result file: `ulimit -f unlimited`",
-    )
-    .mended_by(prlimit("fsize", "unlimited", machine.rlimits.file_bytes)))
+    );
+    Some(finding.mended_by(prlimit("fsize", "unlimited", machine.rlimits.file_bytes)))
 }
 
 fn cpu_time(machine: &Machine) -> Option<Finding> {
     let max = machine.rlimits.cpu_s.soft?;
     Some(
         Finding::fine("CPU time of a process", format!("at most {max} s"))
-            .but(
-                Severity::Note,
-                "a worker that spins longer is killed: `ulimit -t unlimited`",
-            )
+            .note("a worker that spins longer is killed: `ulimit -t unlimited`")
             .mended_by(prlimit("cpu", "unlimited", machine.rlimits.cpu_s)),
     )
 }
@@ -336,12 +328,11 @@ fn swap(machine: &Machine) -> Option<Finding> {
     if used == 0 {
         return Some(Finding::fine("swap", "not in use"));
     }
-    Some(Finding::fine("swap", format!("{} in use", bytes(used))).but(
-        Severity::Note,
+    let finding = Finding::fine("swap", format!("{} in use", bytes(used))).note(
         "a page that comes back from swap looks like a slow lock: free memory, then `swapoff -a \
          && swapon -a` as root",
-    )
-    .mended_by("swapoff -a && swapon -a"))
+    );
+    Some(finding.mended_by("swapoff -a && swapon -a"))
 }
 
 fn semaphores(machine: &Machine) -> Option<Finding> {
@@ -353,10 +344,7 @@ fn semaphores(machine: &Machine) -> Option<Finding> {
     let what = "System V semaphores";
     let Some(limits) = machine.kernel.semaphores else {
         let finding = Finding::fine(what, "not offered by this kernel or container");
-        return Some(finding.but(
-            Severity::Note,
-            "leave out sysv targets: `jostle contend flock posix-sem`",
-        ));
+        return Some(finding.note("leave out sysv targets: `jostle contend flock posix-sem`"));
     };
     let (sets, used) = (
         machine.kernel.semaphore_sets_used,
@@ -373,10 +361,8 @@ fn semaphores(machine: &Machine) -> Option<Finding> {
     Some(match () {
         // A namespace of our own begins empty, with the kernel's defaults.
         _ if machine.private_ipc => finding,
-        _ if room == 0 || sets >= limits.sets => {
-            finding.but(Severity::Blocks, REMEDY).mended_by(MEND)
-        }
-        _ if room < SLOTS => finding.but(Severity::Note, REMEDY).mended_by(MEND),
+        _ if room == 0 || sets >= limits.sets => finding.blocks(REMEDY).mended_by(MEND),
+        _ if room < SLOTS => finding.note(REMEDY).mended_by(MEND),
         _ => finding,
     })
 }
@@ -389,14 +375,10 @@ fn shm(machine: &Machine) -> Option<Finding> {
     Some(match machine.shm_bytes {
         Some(size) if size >= LEAST => Finding::fine(what, format!("tmpfs of {}", bytes(size))),
         Some(size) => Finding::fine(what, format!("only {}", bytes(size)))
-            .but(
-                Severity::Note,
-                "file locks lie there: `mount -o remount,size=64M /dev/shm` as root",
-            )
+            .note("file locks lie there: `mount -o remount,size=64M /dev/shm` as root")
             .mended_by("mount -o remount,size=64M /dev/shm"),
         None => Finding::fine(what, "not mounted")
-            .but(
-                Severity::Note,
+            .note(
                 "file locks would lie on a disk's file system: name a path on tmpfs \
                  (`flock:PATH`), or `mount -t tmpfs tmpfs /dev/shm` as root",
             )
@@ -409,8 +391,7 @@ fn private_ipc(machine: &Machine) -> Finding {
     if machine.private_ipc {
         return Finding::fine(what, "possible: semaphores vanish with the last process");
     }
-    Finding::fine(what, "not permitted").but(
-        Severity::Note,
+    Finding::fine(what, "not permitted").note(
         "after kill -9 semaphores stay until the next start removes them; to prevent it: `unshare \
          --user --map-root-user --ipc jostle ...`",
     )

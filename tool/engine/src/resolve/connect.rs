@@ -60,11 +60,9 @@ fn names() -> String {
 
 fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     let name = &spec.typed;
-    if spec.entry.family != Family::Connection {
-        return refuse(format!(
-            "{name} is no connection; connect takes: {}",
-            names()
-        ));
+    refuse_where! {
+        spec.entry.family != Family::Connection =>
+            "{name} is no connection; connect takes: {}", names();
     }
     let (embedded, unix) = (spec.argument.is_none(), !spec.entry.has_ports());
     let many = |list: &Option<List>| list.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 1));
@@ -93,15 +91,13 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             names()
         ));
     }
-    if unix && plan.accept == Some(Accept::ReusePort) {
-        return refuse(format!(
-            "{name}: a path is bound once; --accept reuseport works with: tcp"
-        ));
+    refuse_where! {
+        unix && plan.accept == Some(Accept::ReusePort) =>
+            "{name}: a path is bound once; --accept reuseport works with: tcp";
     }
     let place = spec.argument.as_deref().unwrap_or("//127.");
-    let local = ["//127.", "//localhost:"]
-        .iter()
-        .any(|here| place.starts_with(here));
+    let mut local = ["//127.", "//localhost:"].iter();
+    let local = local.any(|here| place.starts_with(here));
     let bound = [
         (many(&plan.sources), "--sources"),
         (plan.bind_no_port.is_some(), "--bind-no-port"),
@@ -143,20 +139,15 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
         }
     }
     let shared = plan.accept == Some(Accept::Shared);
-    if plan.acceptors == Some(1) && !shared {
-        return refuse(
-            "--accept: one acceptor has nobody to share with; --acceptors 4, or leave it out",
-        );
+    refuse_where! {
+        plan.acceptors == Some(1) && !shared =>
+            "--accept: one acceptor has nobody to share with; --acceptors 4, or leave it out";
     }
     // Sockets of `unix` use up descriptors and memory alone.
     let tcp = specs.iter().any(|spec| spec.entry.has_ports());
-    if !tcp
-        && plan
-            .listeners
-            .as_ref()
-            .is_some_and(|l| l.0.iter().any(|n| *n > 0))
-    {
-        return refuse("--listeners are TCP sockets; they work with: tcp");
+    refuse_where! {
+        !tcp && plan.listeners.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 0)) =>
+            "--listeners are TCP sockets; they work with: tcp";
     }
     Ok(())
 }
@@ -167,7 +158,7 @@ mod tests {
     use super::*;
     use jostle_model::plan::{Place, Workload};
 
-    fn of(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Connect);
         change(&mut plan);
         resolve(plan, 7, &[0, 1])
@@ -175,7 +166,7 @@ mod tests {
 
     #[test]
     fn nothing_said_is_one_source_address_beside_many() {
-        let resolved = of(|_| {}).unwrap();
+        let resolved = resolution(|_| {}).unwrap();
         assert_eq!(resolved.plan.targets, ["tcp"]);
         let points = resolved.points();
         assert_eq!(points.len(), 2 * 8);
@@ -250,7 +241,7 @@ mod tests {
             (|p| p.place = Some(Place::Cpus(vec![9])), "CPU 9"),
         ];
         for (change, says) in table {
-            let text = of(*change).map(|_| ()).unwrap_err().0;
+            let text = resolution(*change).map(|_| ()).unwrap_err().0;
             assert!(text.contains(says), "{text:?} does not say {says:?}");
         }
     }

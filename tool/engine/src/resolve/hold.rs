@@ -85,7 +85,7 @@ mod tests {
     use jostle_model::plan::{Carrier, Plan, Workload};
     use jostle_model::time::Nanos;
 
-    fn of(target: &str, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(target: &str, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Hold);
         plan.targets = vec![target.to_owned()];
         change(&mut plan);
@@ -112,7 +112,7 @@ mod tests {
             ("flock", 1, None, None),
         ];
         for (target, span, lease, says) in table {
-            let done = of(target, |plan| {
+            let done = resolution(target, |plan| {
                 (plan.keep, plan.lease) = (seconds(span), lease.and_then(seconds));
             });
             match (done, says) {
@@ -121,7 +121,7 @@ mod tests {
                 (done, _) => panic!("{target} {span}: {done:?}"),
             }
         }
-        assert_eq!(of("redis", |_| {}).unwrap().plan.runs, None);
+        assert_eq!(resolution("redis", |_| {}).unwrap().plan.runs, None);
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
             ),
         ];
         for (change, says) in table {
-            let error = of("redis", change).unwrap_err();
+            let error = resolution("redis", change).unwrap_err();
             assert!(error.0.contains(says), "{error}");
         }
     }

@@ -30,16 +30,12 @@ pub fn resolve_over(
 
 fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let plan = &resolved.plan;
-    if plan.workload == Workload::Recover {
-        return refuse(
-            "recover strikes what runs on one host; start it there, without the launcher",
-        );
-    }
-    if plan.keep.is_some() {
-        return refuse(
+    refuse_where! {
+        plan.workload == Workload::Recover =>
+            "recover strikes what runs on one host; start it there, without the launcher";
+        plan.keep.is_some() =>
             "--for: what keeping locks costs is measured on one host; start it there, without the \
-             launcher",
-        );
+             launcher";
     }
     if plan.workload == Workload::Connect {
         check_listed(plan, hosts as u64)?;
@@ -56,11 +52,8 @@ fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
 
 /// Each listed number must give each host another connection.
 fn check_listed(plan: &Plan, hosts: u64) -> Result<(), UsageError> {
-    let open: BTreeSet<u64> = plan
-        .open
-        .iter()
-        .flat_map(|list| list.0.iter().copied())
-        .collect();
+    let open = plan.open.iter();
+    let open: BTreeSet<u64> = open.flat_map(|list| list.0.iter().copied()).collect();
     let before = std::iter::once(0).chain(open.iter().copied());
     match before
         .zip(open.iter().copied())
@@ -203,10 +196,8 @@ fn kinds_apart(resolved: &Resolved) -> Vec<String> {
 }
 
 fn is_loopback(spec: &Spec) -> bool {
-    let place = spec
-        .argument
-        .as_deref()
-        .and_then(|text| text.strip_prefix("//"));
+    let argument = spec.argument.as_deref();
+    let place = argument.and_then(|text| text.strip_prefix("//"));
     let place = place.unwrap_or_default();
     ["127.", "localhost", "[::1]"]
         .iter()
@@ -218,7 +209,7 @@ mod tests {
     use super::*;
     use jostle_model::List;
 
-    fn of(workload: Workload, target: &str) -> Result<Resolved, UsageError> {
+    fn resolution(workload: Workload, target: &str) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(workload);
         plan.targets = vec![target.to_owned()];
         if workload == Workload::Spread {
@@ -249,7 +240,7 @@ mod tests {
             (Connect, "tcp", "name tcp://HOST:PORT"),
             (Connect, "unix:/run/x", "name tcp://HOST:PORT"),
         ] {
-            let error = of(workload, target).unwrap_err().0;
+            let error = resolution(workload, target).unwrap_err().0;
             assert!(error.contains(says), "{error} does not say {says}");
         }
     }
@@ -267,9 +258,9 @@ mod tests {
             (Stream, "null"),
             (Connect, "tcp://server:80"),
         ] {
-            assert!(of(workload, target).is_ok(), "{target}");
+            assert!(resolution(workload, target).is_ok(), "{target}");
         }
-        let spread = of(Workload::Spread, "http://server/").unwrap();
+        let spread = resolution(Workload::Spread, "http://server/").unwrap();
         assert_eq!(spread.plan.place, Some(Place::None));
     }
 
@@ -349,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_loopback_address_is_noted_where_hosts_differ() {
-        let resolved = of(Workload::Stream, "redis://127.0.0.1:6379").unwrap();
+        let resolved = resolution(Workload::Stream, "redis://127.0.0.1:6379").unwrap();
         let host = |name: &str| Host {
             name: name.to_owned(),
             boot_id: "b".to_owned(),
@@ -358,7 +349,7 @@ mod tests {
         assert_eq!(notes(&resolved, &[host("a"), host("a")]), [""; 0]);
         let said = notes(&resolved, &[host("a"), host("b")]);
         assert!(said[0].contains("a server of its own"), "{said:?}");
-        let named = of(Workload::Stream, "redis://10.0.0.1:6379").unwrap();
+        let named = resolution(Workload::Stream, "redis://10.0.0.1:6379").unwrap();
         assert_eq!(notes(&named, &[host("a"), host("b")]), [""; 0]);
     }
 }

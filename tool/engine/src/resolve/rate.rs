@@ -28,11 +28,10 @@ pub(crate) fn fill_in(plan: &mut Plan) -> Result<(), UsageError> {
     if plan.find.is_none() {
         return Ok(());
     }
-    if plan.duration.is_some() {
-        return refuse(
+    refuse_where! {
+        plan.duration.is_some() =>
             "-t: a step of --find lasts for a number of requests, which the objective decides; \
-             leave it out",
-        );
+             leave it out";
     }
     plan.rate.get_or_insert_with(|| List(SEARCHED.to_vec()));
     Ok(())
@@ -46,8 +45,9 @@ fn longest(plan: &Plan, rate: u64) -> u64 {
 }
 
 fn check_search(plan: &Plan, rates: &[u64]) -> Result<(), UsageError> {
-    if !matches!(rates, [from, to] if from < to) {
-        return refuse("--rate: with --find the least and the greatest load, such as 100:20k");
+    refuse_where! {
+        !matches!(rates, [from, to] if from < to) =>
+            "--rate: with --find the least and the greatest load, such as 100:20k";
     }
     if let Some(runs) = plan.runs.filter(|runs| *runs < find::FEWEST) {
         return refuse(format!(
@@ -80,11 +80,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
         return Ok(());
     }
     let rates = plan.rate.as_ref().map_or(&[][..], |list| &list.0);
-    if rates.is_empty() || rates.iter().any(|rate| *rate == 0 || *rate > MOST_RATE) {
-        return refuse(format!("--rate: 1 to {MOST_RATE} requests a second"));
-    }
-    if plan.warmup.is_some_and(|warmup| warmup < LEAST_WARMUP) {
-        return refuse("--warmup: at least 10ms, so that all workers are on their way");
+    refuse_where! {
+        rates.is_empty() || rates.iter().any(|rate| *rate == 0 || *rate > MOST_RATE) =>
+            "--rate: 1 to {MOST_RATE} requests a second";
+        plan.warmup.is_some_and(|warmup| warmup < LEAST_WARMUP) =>
+            "--warmup: at least 10ms, so that all workers are on their way";
     }
     if plan.find.is_some() {
         check_search(plan, rates)?;
@@ -92,10 +92,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
     let most = rates.iter().max().copied().unwrap_or(0);
     let span = longest(plan, most) + plan.warmup.unwrap_or_default().0;
     let planned = u128::from(most) * u128::from(span) / 1_000_000_000;
-    if planned > u128::from(MOST_PLANNED) {
-        return refuse(format!(
-            "--rate {most}: {planned} requests in one run, at most {MOST_PLANNED}; a shorter -t"
-        ));
+    refuse_where! {
+        planned > u128::from(MOST_PLANNED) =>
+            "--rate {most}: {planned} requests in one run, at most {MOST_PLANNED}; a shorter -t";
     }
     Ok(())
 }
@@ -105,16 +104,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
 /// # Errors
 /// In words for the user.
 pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
-    if plan.carrier == Some(Carrier::Tasks) {
-        return refuse(format!(
+    refuse_where! {
+        plan.carrier == Some(Carrier::Tasks) =>
             "{spec} --as tasks: a request that waits would delay all others of its thread; \
-             --as processes or threads"
-        ));
-    }
-    if plan.measure == Some(Measure::Counts) {
-        return refuse(format!(
-            "{spec} --measure counts: how late a request is has to be stamped; leave it out"
-        ));
+             --as processes or threads";
+        plan.measure == Some(Measure::Counts) =>
+            "{spec} --measure counts: how late a request is has to be stamped; leave it out";
     }
     Ok(())
 }
@@ -125,7 +120,7 @@ mod tests {
     use super::*;
     use jostle_model::plan::{Arrivals, Names};
 
-    fn of(change: impl FnOnce(&mut Plan)) -> Result<Plan, UsageError> {
+    fn resolution(change: impl FnOnce(&mut Plan)) -> Result<Plan, UsageError> {
         let mut plan = Plan::of(Workload::Rate);
         change(&mut plan);
         resolve(plan, 7, &[0, 1]).map(|resolved| resolved.plan)
@@ -133,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_bare_rate_is_swept_at_three_on_locks_of_their_own() {
-        let plan = of(|_| {}).unwrap();
+        let plan = resolution(|_| {}).unwrap();
         assert_eq!(plan.targets, ["lockd"]);
         assert_eq!(plan.rate, Some(List(vec![100, 1_000, 10_000])));
         assert_eq!(plan.workers, Some(List(vec![64])));
@@ -166,7 +161,7 @@ mod tests {
             (|p| p.targets = vec!["tcp".into()], "is no lock"),
         ];
         for (change, part) in table {
-            let error = of(*change).unwrap_err().to_string();
+            let error = resolution(*change).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
         let elsewhere = |workload| {

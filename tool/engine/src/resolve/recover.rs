@@ -60,17 +60,12 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     // What makes no sense for any target is not in the plan; this one does, elsewhere.
     let over_tcp = |spec: &&Spec| spec.argument.is_none() && spec.entry.is_over_tcp();
     let chosen = !resolved.given.iter().any(|option| option == "--fault");
-    let uncut = resolved
-        .specs
-        .iter()
-        .find(over_tcp)
-        .filter(|_| chosen && !link::may_cut());
+    let mut specs = resolved.specs.iter();
+    let uncut = specs.find(over_tcp).filter(|_| chosen && !link::may_cut());
     let uncut = uncut.map(|spec| format!("cut is left out: {}", why(Fault::Cut, spec)));
     let left_out = faults.flat_map(|fault| {
-        let without = resolved
-            .specs
-            .iter()
-            .filter(|spec| !makes_sense(*fault, spec));
+        let specs = resolved.specs.iter();
+        let without = specs.filter(|spec| !makes_sense(*fault, spec));
         without.map(move |spec| {
             let why = why(*fault, spec);
             format!("{fault} is left out of {}: {why}", spec.typed)
@@ -97,15 +92,11 @@ fn why(fault: Fault, spec: &Spec) -> String {
 
 fn check_target(spec: &Spec) -> Result<(), UsageError> {
     let name = &spec.typed;
-    if spec.entry.is_asked() || spec.entry.family == Family::Connection {
-        return refuse(format!(
-            "{name} is no lock; recover takes locks, such as flock, lockd or redis"
-        ));
-    }
-    if !spec.entry.lock.excludes {
-        return refuse(format!(
-            "{name} grants all, so that nobody waits for it; recover takes locks that exclude"
-        ));
+    refuse_where! {
+        spec.entry.is_asked() || spec.entry.family == Family::Connection =>
+            "{name} is no lock; recover takes locks, such as flock, lockd or redis";
+        !spec.entry.lock.excludes =>
+            "{name} grants all, so that nobody waits for it; recover takes locks that exclude";
     }
     Ok(())
 }
@@ -113,8 +104,8 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
 /// Each fault that was asked for must make sense for one of the targets, and each target
 /// must have one.
 fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
-    if faults.is_empty() {
-        return refuse("--fault: at least one, such as kill");
+    refuse_where! {
+        faults.is_empty() => "--fault: at least one, such as kill";
     }
     if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
         return refuse(format!(
@@ -146,15 +137,14 @@ fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
 
 fn check_times(plan: &Plan) -> Result<(), UsageError> {
     for (option, time) in [("--within", plan.within), ("--pause", plan.pause)] {
-        if time == Some(Nanos::ZERO) {
-            return refuse(format!("{option} 0: nothing can be seen in no time"));
+        refuse_where! {
+            time == Some(Nanos::ZERO) => "{option} 0: nothing can be seen in no time";
         }
     }
-    if plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
-        return refuse(format!(
+    refuse_where! {
+        plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) =>
             "--lease {}: at least {SHORTEST_LEASE}, since it must not end before the fault strikes",
-            plan.lease()
-        ));
+            plan.lease();
     }
     check_spans(plan)
 }
@@ -164,7 +154,7 @@ mod tests {
     use super::*;
     use jostle_model::plan::Workload;
 
-    fn of(targets: &[&str], faults: Option<&[Fault]>) -> Result<Resolved, UsageError> {
+    fn resolution(targets: &[&str], faults: Option<&[Fault]>) -> Result<Resolved, UsageError> {
         let plan = Plan {
             targets: named(targets),
             fault: faults.map(<[Fault]>::to_vec),
@@ -183,7 +173,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_and_makes_no_sense_is_refused() {
         let refused = |targets: &[&str], faults: &[Fault]| {
-            of(targets, Some(faults)).err().map(|error| error.0)
+            resolution(targets, Some(faults)).err().map(|error| error.0)
         };
         assert_eq!(
             refused(&["flock"], &[Fault::Kill, Fault::ServerKill]).unwrap(),
@@ -210,7 +200,7 @@ mod tests {
     #[test]
     fn only_locks_that_exclude_recover() {
         for target in ["exec:true", "tcp", "null"] {
-            let error = of(&[target], None).unwrap_err().0;
+            let error = resolution(&[target], None).unwrap_err().0;
             assert!(error.contains("recover takes locks"), "{error}");
         }
     }
@@ -235,7 +225,7 @@ mod tests {
 
         #[test]
         fn the_default_leaves_out_what_makes_no_sense_and_says_so() {
-            let resolved = of(&["flock", "lockd"], None).unwrap();
+            let resolved = resolution(&["flock", "lockd"], None).unwrap();
             let expected = [
                 (0, Fault::Kill),
                 (0, Fault::Stop),
@@ -257,7 +247,7 @@ mod tests {
             // What was run can be run again.
             let again = resolve(resolved.plan.clone(), 8).unwrap();
             assert_eq!(again.plan, resolved.plan);
-            let alone = of(&["flock"], None).unwrap();
+            let alone = resolution(&["flock"], None).unwrap();
             assert_eq!(alone.plan.fault, Some(vec![Fault::Kill, Fault::Stop]));
             assert!(notes(&alone).is_empty());
         }

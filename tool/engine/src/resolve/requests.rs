@@ -56,14 +56,11 @@ pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
         return Ok(());
     }
     let codes = plan.expect.as_ref().map_or(&[][..], |list| &list.0);
-    if plan.expect.is_some() && (codes.is_empty() || codes.iter().any(|c| *c > GREATEST_CODE)) {
-        return refuse(format!("--expect: codes from 0 to {GREATEST_CODE}"));
-    }
-    if plan.call_timeout == Some(Nanos::ZERO) {
-        return refuse("--call-timeout 0: no call ends in no time");
-    }
-    if plan.numbers == Some(0) {
-        return refuse("--numbers 0: at least one number, or leave it out");
+    refuse_where! {
+        plan.expect.is_some() && (codes.is_empty() || codes.iter().any(|c| *c > GREATEST_CODE)) =>
+            "--expect: codes from 0 to {GREATEST_CODE}";
+        plan.call_timeout == Some(Nanos::ZERO) => "--call-timeout 0: no call ends in no time";
+        plan.numbers == Some(0) => "--numbers 0: at least one number, or leave it out";
     }
     check_null(plan)
 }
@@ -98,30 +95,21 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             "{spec} is no lock; its requests are made by `jostle stream` and `jostle rate`"
         ));
     }
-    if plan.carrier == Some(Carrier::Tasks) {
-        return refuse(format!(
+    refuse_where! {
+        plan.carrier == Some(Carrier::Tasks) =>
             "{spec} --as tasks: a call that waits would stop all workers of its thread; \
-             --as processes or threads"
-        ));
-    }
-    if plan.measure == Some(Measure::Counts) {
-        return refuse(format!(
-            "{spec} --measure counts: a request is long enough to be stamped; leave it out"
-        ));
-    }
-    if plan.pipeline() > 1 {
-        return refuse(format!(
-            "{spec} is asked one request at a time; --pipeline is for lock services"
-        ));
+             --as processes or threads";
+        plan.measure == Some(Measure::Counts) =>
+            "{spec} --measure counts: a request is long enough to be stamped; leave it out";
+        plan.pipeline() > 1 =>
+            "{spec} is asked one request at a time; --pipeline is for lock services";
     }
     Ok(())
 }
 
 fn examples() -> String {
-    let names: Vec<&str> = jostle_targets::REQUESTS
-        .iter()
-        .map(|target| target.entry.name)
-        .collect();
+    let names = jostle_targets::REQUESTS.iter();
+    let names: Vec<&str> = names.map(|target| target.entry.name).collect();
     format!("those that do: {}", names.join(", "))
 }
 
@@ -131,7 +119,10 @@ mod tests {
     use super::*;
     use jostle_model::List;
 
-    fn of(targets: &[&str], change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(
+        targets: &[&str],
+        change: impl FnOnce(&mut Plan),
+    ) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Stream);
         plan.targets = targets.iter().map(|t| (*t).to_owned()).collect();
         change(&mut plan);
@@ -140,13 +131,13 @@ mod tests {
 
     #[test]
     fn requests_get_their_timeout_and_their_null() {
-        let plan = of(&["exec:sh -c 'exit 3'"], |_| {}).unwrap().plan;
+        let plan = resolution(&["exec:sh -c 'exit 3'"], |_| {}).unwrap().plan;
         assert_eq!(plan.call_timeout, Some(Nanos::from_millis(10_000)));
         assert_eq!(plan.null.as_deref(), Some("exec:true"));
         assert_eq!(resolve(plan.clone(), 99, &[0, 1]).unwrap().plan, plan);
-        let null_itself = of(&["exec:true"], |_| {}).unwrap().plan;
+        let null_itself = resolution(&["exec:true"], |_| {}).unwrap().plan;
         assert_eq!(null_itself.null, None);
-        let locks = of(&["flock"], |_| {}).unwrap().plan;
+        let locks = resolution(&["flock"], |_| {}).unwrap().plan;
         assert_eq!((locks.call_timeout, locks.null), (None, None));
     }
 
@@ -213,7 +204,7 @@ mod tests {
             (&["exec"], |_| {}, "write exec:COMMAND"),
         ];
         for (targets, change, part) in table {
-            let error = of(targets, *change).unwrap_err().to_string();
+            let error = resolution(targets, *change).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
     }

@@ -27,8 +27,8 @@ pub(super) fn check(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     }
     let in_flight = plan.in_flight.unwrap_or(0);
     let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
-    if generators.is_empty() || generators.contains(&0) {
-        return refuse("--generators: at least one is needed");
+    refuse_where! {
+        generators.is_empty() || generators.contains(&0) => "--generators: at least one is needed";
     }
     if let Some(many) = generators.iter().find(|k| **k > in_flight) {
         return refuse(format!(
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use jostle_model::List;
 
-    fn of(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+    fn resolution(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Spread);
         change(&mut plan);
         resolve(plan, 7, &[0, 1, 2])
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn nothing_said_is_cern_s_question_of_the_daemon() {
-        let resolved = of(|_| {}).unwrap();
+        let resolved = resolution(|_| {}).unwrap();
         let generators: Vec<_> = resolved
             .points()
             .iter()
@@ -87,7 +87,7 @@ mod tests {
             (|p| p.targets = vec!["tcp".into()], "is no lock"),
         ];
         for (change, part) in table {
-            let error = of(*change).unwrap_err().to_string();
+            let error = resolution(*change).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn of(workload: Workload, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+fn resolution(workload: Workload, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
     let mut plan = Plan::of(workload);
     change(&mut plan);
     resolve(plan, 7, &[0, 1])
@@ -8,14 +8,14 @@ fn of(workload: Workload, change: impl FnOnce(&mut Plan)) -> Result<Resolved, Us
 
 #[test]
 fn streams_and_holds_sweep_the_ends_of_their_ancestor_s_lists() {
-    let stream = of(Workload::Stream, |_| {}).unwrap();
+    let stream = resolution(Workload::Stream, |_| {}).unwrap();
     assert_eq!(stream.plan.targets, ["lockd", "flock"]);
     let ats: Vec<_> = stream.points()[..4]
         .iter()
         .map(|(_, at)| (at.workers.unwrap(), at.operations.unwrap()))
         .collect();
     assert_eq!(ats, [(1, 1_000), (1, 10_000), (2, 1_000), (2, 10_000)]);
-    let hold = of(Workload::Hold, |_| {}).unwrap();
+    let hold = resolution(Workload::Hold, |_| {}).unwrap();
     assert_eq!(hold.points()[1].1.keys, Some(10_000));
     for once in [stream.plan, hold.plan] {
         assert_eq!(resolve(once.clone(), 99, &[0, 1]).unwrap().plan, once);
@@ -103,7 +103,7 @@ fn a_workload_refuses_what_it_cannot_do_with_what_would() {
         ),
     ];
     for (workload, change, says) in table {
-        let text = of(*workload, change).map(|_| ()).unwrap_err().0;
+        let text = resolution(*workload, change).map(|_| ()).unwrap_err().0;
         assert!(text.contains(says), "{text:?} does not say {says:?}");
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn orders(order: &RunOrder, ranks: usize, names: u64) -> Vec<Vec<Opti
 /// One row for each host, of the runs in which each was alone. None where half of the
 /// hosts did less than [`ENOUGH`].
 pub(super) fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
-    let runs: Vec<Run> = alone.iter().map(|part| of(plan, hosts, part)).collect();
+    let runs: Vec<Run> = alone.iter().map(|part| run(plan, hosts, part)).collect();
     let median = |figure: fn(&Run) -> f64| {
         let each: Vec<f64> = runs.iter().map(figure).collect();
         intervals::median(&each).unwrap_or(0.0)
@@ -70,7 +70,7 @@ pub(super) fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeili
 }
 
 /// Nobody else worked, whatever machines the hosts share.
-fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Run {
+fn run(plan: &Plan, hosts: &[Host], part: &Part) -> Run {
     let which = Which {
         target: &part.order.target,
         at: At::default(),

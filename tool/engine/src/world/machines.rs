@@ -201,10 +201,8 @@ pub(super) fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
         spread.sides.first().cloned()
     };
     let mut machines: Vec<(usize, Sides)> = Vec::new();
-    for (rank, sides) in parts
-        .iter()
-        .filter_map(|part| Some((part.of.rank, known(part)?)))
-    {
+    let parts = parts.iter();
+    for (rank, sides) in parts.filter_map(|part| Some((part.of.rank, known(part)?))) {
         let here = |(other, _): &&mut (usize, Sides)| share(hosts, *other, rank);
         match machines.iter_mut().find(here) {
             None => machines.push((rank, sides)),

@@ -42,9 +42,8 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> RunData
         server.bytes_per_held_lock = None;
     }
     let each = parts.iter();
-    let each: Vec<_> = each
-        .map(|part| (part.of.rank, &part.of.data.around))
-        .collect();
+    let each = each.map(|part| (part.of.rank, &part.of.data.around));
+    let each: Vec<_> = each.collect();
     data.around = around(hosts, &each);
     if let Some(spread) = &mut data.spread {
         let each = || {
@@ -78,10 +77,8 @@ pub(super) fn around(hosts: &[Host], each: &[(usize, &Circumstances)]) -> Circum
         })
     });
     let during = said(|one| one.during.as_slice());
-    let machines: Vec<_> = each
-        .iter()
-        .map(|(rank, one)| (*rank, one.machine))
-        .collect();
+    let machines = each.iter();
+    let machines: Vec<_> = machines.map(|(rank, one)| (*rank, one.machine)).collect();
     let accounts = each
         .iter()
         .map(|(rank, one)| Some((*rank, (**one.accounts.as_ref()?).clone())));

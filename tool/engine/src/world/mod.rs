@@ -15,7 +15,7 @@ pub(crate) mod sweeps;
 
 use crate::across;
 use crate::hosts::{Host, HostData, HostDid};
-use crate::keeper::{Keeper, KeeperError};
+use crate::keeper::{Keeper, KeeperError, Result};
 use crate::order::{Closed, Reached, RunData, RunOrder, Running, SweepOrder};
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
@@ -60,7 +60,7 @@ pub trait Hosts {
         keeper: &mut Keeper,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostData>, KeeperError>;
+    ) -> Result<Vec<HostData>>;
 
     /// Makes one sweep of connections in the same way. All begin together and wait for each
     /// other at each listed number, which is reported to `reached`. None goes on beyond a
@@ -74,7 +74,7 @@ pub trait Hosts {
         orders: &[Option<SweepOrder>],
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError>;
+    ) -> Result<Vec<HostDid<Closed>>>;
 
     /// The time of the last run beside the workers' time.
     fn spent(&self) -> Spent {
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Many hosts, of which this one is the first.
-    pub fn of(keeper: Keeper, hosts: Box<dyn Hosts>) -> World {
+    pub fn over(keeper: Keeper, hosts: Box<dyn Hosts>) -> World {
         World::new(keeper, Some(hosts))
     }
 
@@ -157,7 +157,7 @@ impl World {
         order: &RunOrder,
         ended: &mut dyn FnMut() -> bool,
         running: &mut dyn FnMut(Running),
-    ) -> Result<Ran, KeeperError> {
+    ) -> Result<Ran> {
         let ranks = self.hosts().len();
         let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
             return Ok(Ran {
@@ -199,7 +199,7 @@ impl World {
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Step),
         running: &mut dyn FnMut(Running),
-    ) -> Result<Closed, KeeperError> {
+    ) -> Result<Closed> {
         let ranks = self.hosts().len();
         let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
             let reached = &mut |data| reached(Step::alone(data));
@@ -209,7 +209,7 @@ impl World {
         let orders = sweeps::split(order, ranks);
         let mut total_ns = 0;
         let closed = hosts.sweep(&mut self.keeper, &orders, ended, &mut |did| {
-            let step = Step::of(&all, &orders, did, total_ns);
+            let step = Step::together(&all, &orders, did, total_ns);
             total_ns = step.data.total_ns;
             reached(step);
         })?;
@@ -228,7 +228,7 @@ impl World {
         order: &RunOrder,
         begins: &mut dyn FnMut(&str),
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostCeiling>, KeeperError> {
+    ) -> Result<Vec<HostCeiling>> {
         let ranks = self.hosts().len();
         let (Some(hosts), 2..) = (&mut self.hosts, split::taking_part(order, ranks)) else {
             return Ok(Vec::new());
@@ -249,10 +249,7 @@ impl World {
 }
 
 /// Each order with what came of it.
-fn parts(
-    mut orders: Vec<Option<RunOrder>>,
-    mut gathered: Vec<HostData>,
-) -> Result<Vec<Part>, KeeperError> {
+fn parts(mut orders: Vec<Option<RunOrder>>, mut gathered: Vec<HostData>) -> Result<Vec<Part>> {
     gathered.sort_by_key(|of| of.rank);
     let taken = gathered.into_iter().filter_map(|of| {
         let order = orders.get_mut(of.rank)?.take()?;

@@ -36,7 +36,7 @@ impl Step {
     }
 
     /// A step that several hosts made together; the steps before it took `before_ns`.
-    pub fn of(
+    pub fn together(
         hosts: &[Host],
         orders: &[Option<SweepOrder>],
         did: Vec<HostDid<Reached>>,
@@ -75,9 +75,8 @@ pub(crate) fn split(order: &SweepOrder, ranks: usize) -> Vec<Option<SweepOrder>>
         },
         ..order.clone()
     };
-    (0..ranks)
-        .map(|rank| (rank < hosts).then(|| part(rank)))
-        .collect()
+    let all = (0..ranks).map(|rank| (rank < hosts).then(|| part(rank)));
+    all.collect()
 }
 
 fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) -> Reached {
@@ -88,10 +87,8 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
     let ranked: Vec<(usize, &Reached)> = ranked().collect();
     let of_machines = || once(&ranked, |one, other| share(hosts, one, other));
     let of_networks = once(&ranked, |one, other| share_network(hosts, one, other));
-    let each: Vec<_> = ranked
-        .iter()
-        .map(|(rank, data)| (*rank, &data.around))
-        .collect();
+    let each = ranked.iter();
+    let each: Vec<_> = each.map(|(rank, data)| (*rank, &data.around)).collect();
     let took_ns = most(|one| one.took_ns);
     let stopped = ranked.iter().find_map(|(rank, one)| {
         let mut stopped = one.stopped.clone()?;
@@ -315,7 +312,7 @@ pub(crate) mod tests {
             did(1, one(300, 9)),
             did(2, one(200, 1)),
         ];
-        let step = Step::of(&hosts, &orders, all, 1_000);
+        let step = Step::together(&hosts, &orders, all, 1_000);
         let data = step.data;
         assert_eq!((data.listed, data.from, data.opened), (150, 30, 150));
         assert_eq!((data.took_ns, data.total_ns), (300, 1_300));
@@ -341,7 +338,7 @@ pub(crate) mod tests {
         let orders = split(&order(&[30]), 2);
         for (counts, expected) in [([Some(7), Some(4)], Some(11)), ([None; 2], None)] {
             let all = (0..2).map(|nth| did(nth, one(counts[nth]))).collect();
-            let data = Step::of(&hosts, &orders, all, 0).data;
+            let data = Step::together(&hosts, &orders, all, 0).data;
             assert_eq!(data.lost.map(|lost| lost.count), expected);
             assert_eq!(data.lost.and_then(|lost| lost.first), None);
         }
@@ -366,7 +363,7 @@ pub(crate) mod tests {
         let hosts = hosts(&["a", "b"]);
         let orders = split(&order(&[30]), 2);
         let all = vec![did(0, Reached::default()), did(1, short)];
-        let data = Step::of(&hosts, &orders, all, 0).data;
+        let data = Step::together(&hosts, &orders, all, 0).data;
         assert_eq!(data.stopped.unwrap().text, "h1: no port is left");
         assert_eq!(data.around.deaths, ["h1: client 0: killed"]);
     }

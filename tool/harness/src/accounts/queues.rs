@@ -27,9 +27,8 @@ impl Queues {
     pub fn open(threads: &[(u32, u32)], window_ns: u64) -> Queues {
         let most = (window_ns / OF_WINDOW / READING_NS).clamp(LEAST, MOST) as usize;
         let sample = every(threads.len(), most).map(|nth| threads[nth]);
-        let clocks: Option<Vec<_>> = sample
-            .map(|(pid, tid)| SchedulerClock::of(pid, tid))
-            .collect();
+        let clocks = sample.map(|(pid, tid)| SchedulerClock::of(pid, tid));
+        let clocks: Option<Vec<_>> = clocks.collect();
         Queues {
             clocks: clocks.unwrap_or_default(),
             threads: threads.len(),

@@ -55,7 +55,7 @@ pub(super) struct Reading {
 impl ServerProcesses {
     /// The server of a target. `embedded`: its processes, where it has named them itself or
     /// they were launched.
-    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> ServerProcesses {
+    pub fn find(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> ServerProcesses {
         let spec = Spec::parse(target).ok();
         let typed = || {
             let spec = spec.as_ref()?;
@@ -137,9 +137,8 @@ impl ServerProcesses {
             next += 1;
             let ours = std::process::id();
             let new = process::forked_by(pid).into_iter();
-            let new: Vec<u32> = new
-                .filter(|pid| *pid != ours && !family.contains(pid))
-                .collect();
+            let new = new.filter(|pid| *pid != ours && !family.contains(pid));
+            let new: Vec<u32> = new.collect();
             family.extend(new);
         }
         family
@@ -247,7 +246,7 @@ fn is_server(pid: u32) -> bool {
 /// The processes of a target's server on this machine, without their descendants; for
 /// those who look before a run. Empty where none is known.
 pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
-    let server = ServerProcesses::of(named, target, &[]);
+    let server = ServerProcesses::find(named, target, &[]);
     server.look();
     server.roots()
 }
@@ -365,7 +364,7 @@ mod live_tests {
     fn a_server_is_found_by_the_address_of_its_target() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = ServerProcesses::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
+        let server = ServerProcesses::find(None, &format!("tcp://127.0.0.1:{port}"), &[]);
         assert_eq!(server.roots(), [0; 0]);
         server.look();
         // Beside it, perhaps, what another test has just forked.
@@ -373,13 +372,13 @@ mod live_tests {
         let (from, to) = (server.read(), server.read());
         assert_eq!(server.used(&from, &to, 7), Some(7));
         assert!(
-            ServerProcesses::of(None, "flock", &[])
+            ServerProcesses::find(None, "flock", &[])
                 .used(&from, &to, 0)
                 .is_none()
         );
         assert!(server.resident_bytes().unwrap() > 100_000);
         assert_eq!(
-            ServerProcesses::of(None, "flock", &[]).resident_bytes(),
+            ServerProcesses::find(None, "flock", &[]).resident_bytes(),
             None
         );
     }

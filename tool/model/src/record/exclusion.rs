@@ -44,10 +44,7 @@ impl Exclusion {
                 .flatten()
                 .reduce(|all, one| all + one);
         };
-        self.checked += other.checked;
-        self.violations += other.violations;
-        self.holder_died += other.holder_died;
-        self.lost_updates += other.lost_updates;
+        crate::joined!(self, other: checked violations holder_died lost_updates);
         any(&mut self.tokens_checked, other.tokens_checked);
         any(&mut self.tokens_out_of_order, other.tokens_out_of_order);
     }

@@ -113,7 +113,7 @@ pub struct Experiment {
 }
 
 /// How an experiment ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// The exit code: 0 done, 1 the experiment failed, 3 a point is INVALID (over all its
     /// runs), 130 interrupted, 143 terminated.

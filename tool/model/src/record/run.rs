@@ -336,9 +336,7 @@ pub struct ServerTraffic {
 impl ServerTraffic {
     /// Adds the traffic of another host's workers.
     pub fn join(&mut self, other: &ServerTraffic) {
-        self.grants += other.grants;
-        self.round_trips += other.round_trips;
-        self.bytes += other.bytes;
+        crate::joined!(self, other: grants round_trips bytes);
         let failovers = [self.failovers, other.failovers].into_iter().flatten();
         self.failovers = failovers.reduce(|all, one| all + one);
     }

@@ -127,9 +127,8 @@ impl Verdict {
 
     /// The gravest reason for INVALID: reasons stand in the order of the checks.
     pub fn why_invalid(&self) -> Option<&Reason> {
-        self.reasons
-            .iter()
-            .find(|reason| reason.is == Status::Invalid)
+        let mut reasons = self.reasons.iter();
+        reasons.find(|reason| reason.is == Status::Invalid)
     }
 
     /// The verdict that these reasons make.

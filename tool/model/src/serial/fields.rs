@@ -2,14 +2,12 @@
 //! of our hundred types: a struct is read from an object only, never from an array, and what
 //! does not depend on the type is compiled once.
 
-use serde::de::value::StringDeserializer;
+use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, Visitor,
+    DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
-use serde_json::{Error, Value, map};
-use std::vec;
+use serde_json::{Error, Value};
 
 /// Reads a type from a value held in memory.
 pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
@@ -18,29 +16,11 @@ pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
 
 struct Held(Value);
 
-impl Held {
-    fn fields(self, expected: &dyn serde::de::Expected) -> Result<Fields, Error> {
-        match self.0 {
-            Value::Object(fields) => Ok(Fields {
-                left: fields.into_iter(),
-                value: Value::Null,
-            }),
-            other => Err(Error::invalid_type(unexpected(&other), expected)),
-        }
-    }
+impl IntoDeserializer<'_, Error> for Held {
+    type Deserializer = Held;
 
-    fn items(self, expected: &dyn serde::de::Expected) -> Result<Items, Error> {
-        match self.0 {
-            Value::Array(items) => Ok(Items(items.into_iter())),
-            other => Err(Error::invalid_type(unexpected(&other), expected)),
-        }
-    }
-
-    fn text(self, expected: &dyn serde::de::Expected) -> Result<String, Error> {
-        match self.0 {
-            Value::String(text) => Ok(text),
-            other => Err(Error::invalid_type(unexpected(&other), expected)),
-        }
+    fn into_deserializer(self) -> Held {
+        self
     }
 }
 
@@ -74,18 +54,26 @@ impl<'de> Deserializer<'de> for Held {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let fields = self.fields(&visitor)?;
-        visitor.visit_map(fields)
+        self.deserialize_map(visitor)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let fields = self.fields(&visitor)?;
-        visitor.visit_map(fields)
+        match self.0 {
+            Value::Object(fields) => {
+                let held = fields.into_iter().map(|(name, value)| (name, Held(value)));
+                visitor.visit_map(MapDeserializer::new(held))
+            }
+            other => Err(Error::invalid_type(unexpected(&other), &visitor)),
+        }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let items = self.items(&visitor)?;
-        visitor.visit_seq(items)
+        match self.0 {
+            Value::Array(items) => {
+                visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Held)))
+            }
+            other => Err(Error::invalid_type(unexpected(&other), &visitor)),
+        }
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(
@@ -93,10 +81,11 @@ impl<'de> Deserializer<'de> for Held {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let items = self.items(&visitor)?;
-        match items.0.len() == length {
-            true => visitor.visit_seq(items),
-            false => Err(Error::invalid_length(items.0.len(), &visitor)),
+        match &self.0 {
+            Value::Array(items) if items.len() != length => {
+                Err(Error::invalid_length(items.len(), &visitor))
+            }
+            _ => self.deserialize_seq(visitor),
         }
     }
 
@@ -115,15 +104,6 @@ impl<'de> Deserializer<'de> for Held {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let text = self.text(&visitor)?;
-        visitor.visit_string(text)
-    }
-
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_string(visitor)
-    }
-
     /// Variants with data are objects with one field.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
@@ -139,55 +119,7 @@ impl<'de> Deserializer<'de> for Held {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit
-        unit_struct tuple_struct identifier
-    }
-}
-
-struct Items(vec::IntoIter<Value>);
-
-impl<'de> SeqAccess<'de> for Items {
-    type Error = Error;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Error> {
-        let next = self.0.next();
-        next.map(|value| seed.deserialize(Held(value))).transpose()
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.0.len())
-    }
-}
-
-struct Fields {
-    left: map::IntoIter,
-    /// The value of the name that was read last.
-    value: Value,
-}
-
-impl Fields {
-    fn next(&mut self) -> Option<StringDeserializer<Error>> {
-        let (name, value) = self.left.next()?;
-        self.value = value;
-        Some(name.into_deserializer())
-    }
-}
-
-impl<'de> MapAccess<'de> for Fields {
-    type Error = Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, Error> {
-        let next = self.next();
-        next.map(|name| seed.deserialize(name)).transpose()
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        seed.deserialize(Held(self.value.take()))
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        unit unit_struct tuple_struct identifier
     }
 }

@@ -82,7 +82,7 @@ fn wrong(error: Error) -> NotARecord {
 }
 
 fn record(value: Value) -> Result<Record, Error> {
-    fn of<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<Box<T>, Error> {
+    fn boxed<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<Box<T>, Error> {
         read(Value::Object(fields)).map(Box::new)
     }
     let refused = |what: &str| <Error as serde::de::Error>::custom(what);
@@ -95,18 +95,18 @@ fn record(value: Value) -> Result<Record, Error> {
         None => return Err(refused("missing field `record`")),
     };
     Ok(match kind.as_str() {
-        "experiment" => Record::Experiment(of(fields)?),
-        "scheduled" => Record::Scheduled(of(fields)?),
-        "resumed" => Record::Resumed(of(fields)?),
+        "experiment" => Record::Experiment(boxed(fields)?),
+        "scheduled" => Record::Scheduled(boxed(fields)?),
+        "resumed" => Record::Resumed(boxed(fields)?),
         // Its name before `jostle/3` was `point`.
-        "run" | "point" => Record::Run(of(fields)?),
-        "closing" => Record::Closing(of(fields)?),
-        "fit" => Record::Fit(of(fields)?),
-        "verdict" => Record::Verdict(of(fields)?),
-        "end" => Record::End(*of(fields)?),
-        "calibrated" => Record::Calibrated(of(fields)?),
-        "judged" => Record::Judged(of(fields)?),
-        "doubled" => Record::Doubled(of(fields)?),
+        "run" | "point" => Record::Run(boxed(fields)?),
+        "closing" => Record::Closing(boxed(fields)?),
+        "fit" => Record::Fit(boxed(fields)?),
+        "verdict" => Record::Verdict(boxed(fields)?),
+        "end" => Record::End(*boxed(fields)?),
+        "calibrated" => Record::Calibrated(boxed(fields)?),
+        "judged" => Record::Judged(boxed(fields)?),
+        "doubled" => Record::Doubled(boxed(fields)?),
         other => return Err(refused(&format!("unknown kind of record `{other}`"))),
     })
 }

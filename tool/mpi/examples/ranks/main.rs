@@ -48,8 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let link = jostle_mpi::join().ok_or("MPI has been joined before")?;
     match world::join(link, &mut keeper, rank) {
-        Joined::Other(code) => std::process::exit(code.into()),
-        Joined::First(mut hosts) => measure(&mut keeper, &mut *hosts),
+        Joined::Participant(code) => std::process::exit(code.into()),
+        Joined::Coordinator(mut hosts) => measure(&mut keeper, &mut *hosts),
     }
 }
 

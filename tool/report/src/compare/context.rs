@@ -3,6 +3,7 @@
 use crate::ResultSet;
 use jostle_model::record::Environment;
 use jostle_model::serial::{Value, environment_fields, plan_fields};
+use jostle_model::swept::SWEPT;
 use serde_json::Map;
 use std::collections::BTreeSet;
 
@@ -35,16 +36,8 @@ pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
     };
     let mut said = differing(&environments[0], &environments[1], without);
     // Leaves out swept values, which the points show, and the seed, which always differs.
-    let without = [
-        "seed",
-        "targets",
-        "workers",
-        "operations",
-        "keys",
-        "open",
-        "sources",
-        "listeners",
-    ];
+    let swept = SWEPT.iter().map(|swept| swept.name);
+    let without: Vec<&str> = ["seed", "targets"].into_iter().chain(swept).collect();
     said.extend(differing(&plans[0], &plans[1], &without));
     said
 }

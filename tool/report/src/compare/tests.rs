@@ -1,5 +1,7 @@
 use super::*;
 use crate::made;
+use jostle_model::List;
+use jostle_model::plan::Fault;
 use jostle_model::record::Anchor;
 use jostle_model::time::{Busy, Nanos};
 
@@ -172,6 +174,20 @@ fn what_is_in_only_one_and_what_else_differs_is_said() {
         found.context,
         ["kernel: Linux 6.18 -> Linux 7.0", "idle: 0s -> 10us"]
     );
+}
+
+#[test]
+fn swept_values_are_no_difference_of_the_plans() {
+    let with = |value: u64, fault: Fault| {
+        let mut set = set(1000.0, 1.0);
+        let plan = &mut set.experiment.plan;
+        let list = Some(List(vec![value]));
+        (plan.workers, plan.rate, plan.generators) = (list.clone(), list.clone(), list);
+        plan.fault = Some(vec![fault]);
+        set
+    };
+    let (base, new) = (with(10, Fault::Kill), with(20, Fault::Stop));
+    assert!(compared(&base, &new).unwrap().context.is_empty());
 }
 
 #[test]

@@ -160,12 +160,10 @@ pub(super) fn entitle(placed: &mut [Placed], hosts: &[HostLog<'_>]) {
 
 /// The time that all logs cover.
 pub(super) fn common(hosts: &[HostLog<'_>]) -> Span {
-    let from = hosts
-        .iter()
-        .map(|host| host.clock.place(host.from_ns).middle());
-    let until = hosts
-        .iter()
-        .map(|host| host.clock.place(host.until_ns).middle());
+    let from = hosts.iter();
+    let from = from.map(|host| host.clock.place(host.from_ns).middle());
+    let hosts = hosts.iter();
+    let until = hosts.map(|host| host.clock.place(host.until_ns).middle());
     Span {
         least: from.max().unwrap_or(0),
         most: until.min().unwrap_or(0),

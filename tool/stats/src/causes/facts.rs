@@ -14,7 +14,7 @@ pub struct Facts<'a>(Vec<&'a Look>);
 
 impl<'a> Facts<'a> {
     /// Those of one host at one run.
-    pub fn of(looks: &'a [Look]) -> Facts<'a> {
+    pub fn new(looks: &'a [Look]) -> Facts<'a> {
         let mut looks: Vec<&Look> = looks.iter().collect();
         looks.sort_by_key(|look| look.asked_ns);
         Facts(looks)

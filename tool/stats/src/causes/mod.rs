@@ -103,7 +103,7 @@ pub fn shown<'r>(rows: &'r [Cause], check: &str, facts: &Facts<'_>) -> Vec<(&'r 
 
 /// The causes that explain the reasons of a check, by the looks of one host at one run.
 pub fn judge(check: &str, looks: &[Look]) -> Causes {
-    let facts = Facts::of(looks);
+    let facts = Facts::new(looks);
     let mut causes = Causes::default();
     for (cause, shown) in shown(CAUSES, check, &facts) {
         match shown {

@@ -177,10 +177,16 @@ const ROW: Cause = Cause {
     rivals: "",
 };
 
-/// Every cause, in the order in which they are said.
-pub static CAUSES: &[Cause] = &[
-    Cause {
-        name: "other-owner",
+/// `NAME { field: value, ... }`, each a [`Cause`] whose other fields are those of [`ROW`].
+macro_rules! causes {
+    ($($name:literal { $($field:ident: $value:expr),+ $(,)? })+) => {
+        /// Every cause, in the order in which they are said.
+        pub static CAUSES: &[Cause] = &[$(Cause { name: $name, $($field: $value,)+ ..ROW }),+];
+    };
+}
+
+causes! {
+    "other-owner" {
         needs: &[&OWNED],
         refuted: &[&OTHER_BYTES, &MODES_AGREE, &LET_GO],
         explains: STILL,
@@ -188,10 +194,8 @@ pub static CAUSES: &[Cause] = &[
         may: "{owners} may have held it while nothing was granted",
         rivals: "a lock on other bytes, a shared lock among readers, an owner that let go while a \
                  broken lock went on standing still",
-        ..ROW
-    },
-    Cause {
-        name: "holder",
+    }
+    "holder" {
         needs: &[&HELD],
         refuted: &[&HELD_NO_LONGER, &HELD_SHARED],
         explains: STILL,
@@ -199,20 +203,16 @@ pub static CAUSES: &[Cause] = &[
         may: "{holders} may have held it while nothing was granted",
         rivals: "a session that shares the lock among readers, or that let go while a broken lock \
                  went on standing still",
-        ..ROW
-    },
-    Cause {
-        name: "taken-over",
+    }
+    "taken-over" {
         needs: &[&HELD_WHEN_FAILED],
         refuted: &[&ANOTHER_LIFE, &MARKER_GONE, &HELD_TOO_LONG],
         explains: LOSS,
         may: "another client may have taken the lock over: after the first failure {holders} had it",
         rivals: "another client that took it when a new start, a removal of all keys or the end of \
                  its lease had made it free",
-        ..ROW
-    },
-    Cause {
-        name: "slow-command",
+    }
+    "slow-command" {
         needs: &[&SLOW],
         refuted: &[&SLOW_SHORTER, &ANSWERED, &SERVER_HALTED, &UNACKNOWLEDGED],
         explains: STILL,
@@ -220,10 +220,8 @@ pub static CAUSES: &[Cause] = &[
         may: "the server may have done nothing else for {slow_ms}: {slow_command}",
         rivals: "a slow command at another time, or one that is slow because the server was \
                  stopped, or whose connections were cut",
-        ..ROW
-    },
-    Cause {
-        name: "busy-script",
+    }
+    "busy-script" {
         needs: &[&BUSY],
         refuted: &[&SERVER_HALTED],
         says: "a script of another client ran for longer than the server lets others wait, and the \
@@ -231,35 +229,23 @@ pub static CAUSES: &[Cause] = &[
         may: "a script of another client may have run for longer than the server lets others wait: \
               the server answered BUSY (busy-reply-threshold)",
         rivals: "a script that was slow because the server was stopped",
-        ..ROW
-    },
-    Cause {
-        name: "paused",
+    }
+    "paused" {
         needs: &[&PAUSED],
-        refuted: &[
-            &ANSWERED,
-            &SERVER_HALTED,
-            &UNACKNOWLEDGED,
-            &SLOW_AS_LONG,
-            &ANOTHER_LIFE,
-        ],
+        refuted: &[&ANSWERED, &SERVER_HALTED, &UNACKNOWLEDGED, &SLOW_AS_LONG, &ANOTHER_LIFE],
         explains: STILL,
         may: "another client may have let all others wait (CLIENT PAUSE: {+paused})",
         rivals: "how long a pause lasts is told nowhere: a short one at another time beside a stop of the server, a slow command, a cut \
                  of the connections, or a lock that stands free while the server answers",
-        ..ROW
-    },
-    Cause {
-        name: "killed-client",
+    }
+    "killed-client" {
         needs: &[&KILLED],
         refuted: &[&CONNECTED, &ANOTHER_LIFE],
         explains: LOSS,
         may: "another client may have ended our connections (CLIENT KILL: {+killed})",
         rivals: "an end of others' connections; a server that was started anew",
-        ..ROW
-    },
-    Cause {
-        name: "oom-killed",
+    }
+    "oom-killed" {
         needs: &[&OOM_KILLED],
         doubted: &[&LIVES_ON],
         says: "the kernel killed a process of the server's control group for want of memory \
@@ -267,10 +253,8 @@ pub static CAUSES: &[Cause] = &[
         may: "the kernel killed a process of the server's control group for want of memory \
               (oom_kill: {+oom_killed}), and it may have been one of the server's",
         rivals: "another program in that group",
-        ..ROW
-    },
-    Cause {
-        name: "dropped-packets",
+    }
+    "dropped-packets" {
         needs: &[&UNACKNOWLEDGED],
         refuted: &[&ACKNOWLEDGED, &FAILED_LATER],
         doubted: &[&FLOWING],
@@ -281,46 +265,36 @@ pub static CAUSES: &[Cause] = &[
               kernel sent again ({retransmitted} segments): something on the way may drop packets",
         rivals: "a short cut, after which a broken lock went on standing still; a cut of some \
                  connections, beside which others stood still",
-        ..ROW
-    },
-    Cause {
-        name: "refused-connections",
+    }
+    "refused-connections" {
         needs: &[&REFUSED, &LISTENS],
         refuted: &[&SILENT_BEFORE],
         says: "something on the way refuses connections to the server, whose process still listens",
         may: "something on the way may refuse connections to the server, whose process still listens",
         rivals: "a server that was not reached before the run either, or that listens no more",
-        ..ROW
-    },
-    Cause {
-        name: "server-halted",
+    }
+    "server-halted" {
         needs: &[&SERVER_HALTED],
         refuted: &[&SERVER_RAN, &FAILED_LATER],
         says: "the server stood still: {server_halted}",
         may: "the server may have stood still: {server_halted}",
         rivals: "a short stop, after which a broken lock went on standing still, or a call failed",
-        ..ROW
-    },
-    Cause {
-        name: "part-halted",
+    }
+    "part-halted" {
         needs: &[&PARTS_HALTED],
         refuted: &[&PART_RAN, &FAILED_LATER],
         may: "a process of the server stood still, and may have had the lock: {parts_halted}",
         rivals: "a process of another session, or one that writes a snapshot",
-        ..ROW
-    },
-    Cause {
-        name: "worker-halted",
+    }
+    "worker-halted" {
         needs: &[&WORKER_HALTED],
         refuted: &[&WORKER_RAN, &FAILED_LATER],
         doubted: &[&NOT_INSIDE],
         says: "a worker stood still inside the lock: {workers_halted}",
         may: "a worker stood still, and may have had the lock: {workers_halted}",
         rivals: "a worker that waited when it was stopped, while somebody else held the lock",
-        ..ROW
-    },
-    Cause {
-        name: "server-busy",
+    }
+    "server-busy" {
         needs: &[&SERVER_WORKED],
         refuted: &[&SERVER_HALTED],
         doubted: &[&GRANTED],
@@ -330,10 +304,8 @@ pub static CAUSES: &[Cause] = &[
         may: "its server used {server_cpu_milli} CPUs over the whole window, and may have been busy \
               with something else than granting",
         rivals: "a server that worked before the standstill, and then waited or was stopped",
-        ..ROW
-    },
-    Cause {
-        name: "server-stopped",
+    }
+    "server-stopped" {
         needs: &[&STOPPED],
         refuted: &[&TRACED],
         explains: &[server_still::CHECK.name],
@@ -341,29 +313,23 @@ pub static CAUSES: &[Cause] = &[
                {server_still_milli} of the looks",
         may: "it may have been stopped by a signal (SIGSTOP) or frozen by its control group",
         rivals: "a tracer or debugger that holds it",
-        ..ROW
-    },
-    Cause {
-        name: "server-throttled",
+    }
+    "server-throttled" {
         needs: &[&THROTTLED],
         explains: &[server_still::CHECK.name],
         may: "the CPU quota of its control group held it for {server_throttled_milli} of the \
               window, summed over CPUs",
         rivals: "the quota of a group in which another program used it up",
-        ..ROW
-    },
-    Cause {
-        name: "left-behind",
+    }
+    "left-behind" {
         needs: &[&NEVER_GRANTED, &GRANTED_BEFORE],
         refuted: &[&OWN_NAMES, &OWNED, &SERVER_HALTED],
         explains: STILL,
         may: "a run before may have left it taken (a program that does not release at the end of \
               its input, or a lease that outlasts its owner), or somebody else took it in between",
         rivals: "another client that took it between the runs, another owner, a stopped server",
-        ..ROW
-    },
-    Cause {
-        name: "restarted",
+    }
+    "restarted" {
         needs: &[&STARTED_WITHIN],
         refuted: &[&SAME_LIFE],
         doubted: &[&GRANTED_LATER],
@@ -372,10 +338,8 @@ pub static CAUSES: &[Cause] = &[
         may: "the server may have been started anew during the run",
         rivals: "a wall clock that was set back, by which some services count their uptime; a start \
                  after a lock was lost, while others went on",
-        ..ROW
-    },
-    Cause {
-        name: "another-server",
+    }
+    "another-server" {
         needs: &[&ANOTHER_LIFE],
         refuted: &[&STARTED_WITHIN],
         doubted: &[&CLOCK_SET, &GRANTED_LATER],
@@ -384,10 +348,8 @@ pub static CAUSES: &[Cause] = &[
               ({~life})",
         rivals: "a new start; a new start of a server whose clock was then set forward; a change \
                  after a lock was lost, while others went on",
-        ..ROW
-    },
-    Cause {
-        name: "silent",
+    }
+    "silent" {
         needs: &[&SILENT_AFTER],
         refuted: &[&SILENT_BEFORE],
         doubted: &[&GRANTED_LATER],
@@ -395,28 +357,22 @@ pub static CAUSES: &[Cause] = &[
         may: "the server did not answer when the run had ended ({words}), and may not have before",
         rivals: "a server that never answers this question, a refusal (which is an answer), an end \
                  after a lock was lost, while others went on",
-        ..ROW
-    },
-    Cause {
-        name: "leader",
+    }
+    "leader" {
         needs: &[&LEADER_CHANGED],
         refuted: &[&ANOTHER_LIFE],
         says: "the leader changed ({~leader}); no request is served until one is elected",
         may: "another leader may have been elected ({~leader}); no request is served until then",
         rivals: "another cluster that answers at these addresses",
-        ..ROW
-    },
-    Cause {
-        name: "members",
+    }
+    "members" {
         needs: &[&MEMBERS_SILENT],
         refuted: &[&SILENT_ALREADY],
         says: "of its servers {silent_members} did not answer",
         may: "of its servers {silent_members} did not answer, and may not have before",
         rivals: "members that were away before the run, too",
-        ..ROW
-    },
-    Cause {
-        name: "evicted",
+    }
+    "evicted" {
         needs: &[&EVICTED],
         refuted: &[&ANOTHER_LIFE],
         doubted: &[&MARKER_THERE, &FLUSHED],
@@ -427,10 +383,8 @@ pub static CAUSES: &[Cause] = &[
               have been one (maxmemory-policy noeviction, or more memory)",
         rivals: "the count of another server; keys of others that were evicted while ours was \
                  deleted",
-        ..ROW
-    },
-    Cause {
-        name: "evicted-items",
+    }
+    "evicted-items" {
         needs: &[&EVICTED_ITEMS],
         refuted: &[&ANOTHER_LIFE],
         doubted: &[&MARKER_THERE, &FLUSHED_ITEMS],
@@ -440,10 +394,8 @@ pub static CAUSES: &[Cause] = &[
         may: "memcached evicted {+evicted_items} items to stay below its limit of memory, and a lock \
               may have been one (more memory: memcached -m)",
         rivals: "the count of another server; items of another size that were evicted",
-        ..ROW
-    },
-    Cause {
-        name: "flushed",
+    }
+    "flushed" {
         needs: &[&FLUSHED],
         refuted: &[&ANOTHER_LIFE, &MARKER_THERE],
         doubted: &[&EVICTED],
@@ -452,10 +404,8 @@ pub static CAUSES: &[Cause] = &[
         may: "another client removed all keys of a database, which may be ours (FLUSHALL or FLUSHDB: \
               {+flushed})",
         rivals: "FLUSHDB of another database, which INFO counts too; that and an eviction of ours",
-        ..ROW
-    },
-    Cause {
-        name: "flushed-items",
+    }
+    "flushed-items" {
         needs: &[&FLUSHED_ITEMS],
         refuted: &[&ANOTHER_LIFE, &MARKER_THERE],
         doubted: &[&EVICTED_ITEMS],
@@ -463,10 +413,8 @@ pub static CAUSES: &[Cause] = &[
         says: "another client removed all items (flush_all: {+flushed_items})",
         may: "another client may have removed all items (flush_all: {+flushed_items})",
         rivals: "flush_all with a delay that is not over; that and an eviction of ours",
-        ..ROW
-    },
-    Cause {
-        name: "keys-gone",
+    }
+    "keys-gone" {
         needs: &[&MARKER_GONE],
         refuted: &[&ANOTHER_LIFE, &FLUSHED_SOME, &EVICTED_SOME, &CLOCK_ENDS],
         explains: LOSS,
@@ -474,49 +422,39 @@ pub static CAUSES: &[Cause] = &[
         may: "another client may have removed keys of ours: one that jostle had put beside its locks \
               is gone",
         rivals: "a new start, a flush, an eviction, a clock that ended the lease of that key",
-        ..ROW
-    },
-    Cause {
-        name: "deleted",
+    }
+    "deleted" {
         needs: &[&DELETED_BEYOND],
         refuted: &[&ANOTHER_LIFE, &MARKER_GONE],
         explains: LOSS,
         may: "another client may have deleted our keys (DEL or UNLINK beyond our own: {deleted})",
         rivals: "others that delete their own keys",
-        ..ROW
-    },
-    Cause {
-        name: "lease-over",
+    }
+    "lease-over" {
         needs: &[&HELD_TOO_LONG],
         refuted: &[&RENEWED],
         explains: LOSS,
         says: "the lease was over: {lease_ms}, and the lock was held for {held_ms}",
         may: "the lease may have been over: {lease_ms}, and the lock was held for {held_ms}",
         rivals: "a lease that was renewed, of a lock that others removed",
-        ..ROW
-    },
-    Cause {
-        name: "clock-ahead",
+    }
+    "clock-ahead" {
         needs: &[&CLOCK_AHEAD],
         refuted: &[&NO_LEASE_BY_CLOCK, &JUMP_TOO_SHORT],
         explains: LOSS,
         says: "the server's clock was set by {wall_clock_ms}, and leases end by that clock",
         may: "the server's clock was set by {wall_clock_ms}, and may have ended a lease",
         rivals: "locks without leases, a jump that is shorter than the lease",
-        ..ROW
-    },
-    Cause {
-        name: "clock-back",
+    }
+    "clock-back" {
         needs: &[&CLOCK_BACK],
         refuted: &[&NO_LEASE_BY_CLOCK],
         explains: STILL,
         may: "the server's clock was set by {wall_clock_ms}, and a lease that was to end may last \
               for as much longer",
         rivals: "locks without leases, an owner that lives",
-        ..ROW
-    },
-    Cause {
-        name: "idle-session",
+    }
+    "idle-session" {
         needs: &[&ENDS_IDLE],
         refuted: &[&ASKED_SOONER],
         explains: LOSS,
@@ -525,10 +463,8 @@ pub static CAUSES: &[Cause] = &[
         may: "the server ends sessions that ask nothing for {idle_limit_s} s, and may have ended \
               this one (wait_timeout)",
         rivals: "a session that an administrator ended (KILL)",
-        ..ROW
-    },
-    Cause {
-        name: "pooler",
+    }
+    "pooler" {
         needs: &[&POOLER],
         refuted: &[&ONE_BACKEND],
         explains: LOSS,
@@ -537,15 +473,12 @@ pub static CAUSES: &[Cause] = &[
         may: "a pooler stands before the server, and may give a session several of the server's: a \
               release may reach another than the one that owns the lock",
         rivals: "a pooler that gives each session one of the server's (pool_mode = session)",
-        ..ROW
-    },
-    Cause {
-        name: "other-clients",
+    }
+    "other-clients" {
         needs: &[&HAS_CLIENTS],
         explains: LOSS,
         may: "the server has other clients, and one of them may be the cause: {clients}",
         alone: true,
         rivals: "clients that only watch",
-        ..ROW
-    },
-];
+    }
+}

@@ -1,25 +1,21 @@
 //! Was every connection that was opened accepted too?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
 
 /// Connections that may be missing on one side.
 const MOST: i64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "accepted",
-    asks: "Did the server accept as many connections as its clients opened?",
-    unit: "connections",
-    threshold: || format!("a difference of more than {MOST}: INVALID"),
+check! {
+    "accepted" in "connections": "Did the server accept as many connections as its clients opened?";
+    threshold: text!("a difference of more than {MOST}: INVALID"),
     source: "both sides count every connection of the sweep; the server is ours, and nobody else \
              knows its ports",
     fooled_by: "nothing known of an embedded server; another one is not asked",
     advice: "run it again; where it comes back, look for what else connects there, or whether the \
              server falls behind",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let (opened, accepted, difference) = evidence.runs.iter().find_map(|run| {

@@ -69,6 +69,6 @@ pub(crate) fn judge(points: &mut [PointSummary<'_>]) {
 
 /// The time of an act, median over runs; None where a file says that it took no time.
 pub fn level(part: Part, runs: &[&Run]) -> Option<f64> {
-    let each = runs.iter().filter_map(|run| part.of(&run.around.anchor?));
+    let each = runs.iter().filter_map(|run| part.ns(&run.around.anchor?));
     median(each).filter(|ns| *ns > 0.0)
 }

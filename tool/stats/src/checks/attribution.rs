@@ -11,26 +11,23 @@ pub static CHECK: Check = Check {
     name: "attribution",
     asks: "Would more generators have brought more?",
     unit: "ratio",
-    threshold: || {
-        format!(
-            "only where generators and server have disjoint CPU budgets; of pairs of runs with k \
-             and at least 2k generators, six blocks or more: a lower bound of the ratio of their \
-             rates above {MORE}: SUSPECT for `absolute` and `distribution`, the generators are the \
-             limit; an interval within {} to \
-             {} and all generators busy at most {IDLE_ENOUGH}: the server is; otherwise undecided",
-            SAME.0, SAME.1
-        )
-    },
+    threshold: text!(
+        "only where generators and server have disjoint CPU budgets; of pairs of runs with k \
+         and at least 2k generators, six blocks or more: a lower bound of the ratio of their \
+         rates above {MORE}: SUSPECT for `absolute` and `distribution`, the generators are the \
+         limit; an interval within {} to \
+         {} and all generators busy at most {IDLE_ENOUGH}: the server is; otherwise undecided",
+        SAME.0,
+        SAME.1
+    ),
     source: "twice as many generators that keep the same number in flight ask a server for \
              nothing else",
     fooled_by: "a server that gains from more connections by itself",
     advice: "more generators, until more of them bring nothing",
-    words: |reason| {
-        format!(
-            "{}: the generators were the limit, and the server does at least this much",
-            seen(reason)
-        )
-    },
+    words: text!(
+        |reason| "{}: the generators were the limit, and the server does at least this much",
+        seen(reason)
+    ),
     judge: |_| None,
 };
 

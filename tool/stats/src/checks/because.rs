@@ -21,10 +21,8 @@ pub(super) fn attribute(reasons: Vec<Reason>, evidence: &Evidence<'_>) -> Vec<Re
 /// That of the runs which the check reports by themselves.
 fn explanation(check: &str, evidence: &Evidence<'_>) -> Causes {
     let mut all = Causes::default();
-    if !causes::CAUSES
-        .iter()
-        .any(|row| row.explains.contains(&check))
-    {
+    let mut causes = causes::CAUSES.iter();
+    if !causes.any(|row| row.explains.contains(&check)) {
         return all;
     }
     for run in evidence.runs {

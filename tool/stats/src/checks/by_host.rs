@@ -37,9 +37,8 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Run]) -> Vec<Reason> {
         if !counts || worst.reason.is < is {
             continue;
         }
-        let alike = of_check
-            .iter()
-            .filter(|one| one.reason.is == worst.reason.is);
+        let of_check = of_check.iter();
+        let alike = of_check.filter(|one| one.reason.is == worst.reason.is);
         let hosts: Vec<String> = alike.map(|one| one.host.to_owned()).collect();
         let reason = with_text(Reason {
             // A reason without data changes in nothing else.
@@ -74,11 +73,8 @@ fn flagged<'a>(runs: &[&'a Run]) -> Vec<Flagged<'a>> {
     }
     let flagged = found.into_values().filter_map(|(host, all)| {
         let often = |some: &[&Reason]| !some.is_empty() && 2 * some.len() >= runs.len();
-        let invalid: Vec<&Reason> = all
-            .iter()
-            .copied()
-            .filter(|r| r.is == Status::Invalid)
-            .collect();
+        let invalid = all.iter().copied();
+        let invalid: Vec<&Reason> = invalid.filter(|r| r.is == Status::Invalid).collect();
         let reason = match (often(&invalid), often(&all)) {
             (true, _) => invalid[0].clone(),
             (false, true) => Reason {

@@ -1,6 +1,6 @@
 //! Do the CPUs' clocks agree well enough to time a hand-off?
 
-use super::{Check, Evidence, Found, measured, percent};
+use super::{Evidence, Found, measured, percent};
 use jostle_model::Remedy;
 use jostle_model::record::Claim;
 
@@ -11,31 +11,23 @@ pub const BEFORE_RELEASE: &str = "handoff_before_release";
 /// Share of the hand-offs.
 const MOST: f64 = 0.001;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "clock",
-    asks: "Did hand-offs end before they began?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "above {} of the hand-offs: INVALID for `distribution`; not judged where owners overlapped, which \
-             explains it without the clocks",
-            percent(MOST)
-        )
-    },
+check! {
+    "clock" in "share": "Did hand-offs end before they began?";
+    threshold: text!(
+        "above {} of the hand-offs: INVALID for `distribution`; not judged where owners overlapped, which \
+         explains it without the clocks",
+        percent(MOST)
+    ),
     source: "no grant precedes the release that allowed it (Lamport, CACM 21, 1978); \
              up to 0.1 % leaves p99 in place",
     fooled_by: "an offset below the clocks' known uncertainty; where that could not be measured, \
                 no hand-off counts as early",
     advice: "put all workers on one CPU, which has one clock",
-    words: |reason| {
-        format!(
-            "{} of the hand-offs ended before they began: the CPUs' clocks disagree",
-            percent(measured(reason))
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "{} of the hand-offs ended before they began: the CPUs' clocks disagree",
+        percent(measured(reason))
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let overlaps = evidence.sum(|run| run.exclusion.as_ref().map_or(0, |e| e.violations));

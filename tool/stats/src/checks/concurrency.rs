@@ -1,31 +1,29 @@
 //! Were there as many requests in flight as there should have been?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
 use crate::intervals::median;
 
 /// Share of the nominal number.
 const LEAST: f64 = 0.95;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "concurrency",
-    asks: "Was as much in flight as was asked for?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "the mean number of requests in flight, median over the runs, under {} of the nominal \
-             number: INVALID; time in which a generator was stopped does not count",
-            percent(LEAST)
-        )
-    },
+check! {
+    "concurrency" in "share": "Was as much in flight as was asked for?";
+    threshold: text!(
+        "the mean number of requests in flight, median over the runs, under {} of the nominal \
+         number: INVALID; time in which a generator was stopped does not count",
+        percent(LEAST)
+    ),
     source: "Little's law (Operations Research 9, 1961): the number in flight is throughput by \
              latency; what is missing, the server was never asked for",
     fooled_by: "a generator that is stopped for less than 20 ms at a time, and one that runs but \
                 does nothing with an answer that is there; `generator` sees the latter",
     advice: "more generators, or more CPU time for them",
-    words: |reason| format!("only {} of {}", percent(measured(reason)), seen(reason)),
-    judge,
-};
+    words: text!(
+        |reason| "only {} of {}",
+        percent(measured(reason)),
+        seen(reason)
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let spreads = || evidence.each(|run| run.spread.as_deref());

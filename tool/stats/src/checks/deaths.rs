@@ -1,31 +1,24 @@
 //! Did every worker, and every server that jostle launched, live to the end of the window?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 
 /// Deaths.
 const MOST: usize = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "deaths",
-    asks: "Did a worker, or a server that jostle launched, end before its time?",
-    unit: "deaths",
-    threshold: || format!("more than {MOST}: INVALID"),
+check! {
+    "deaths" in "deaths": "Did a worker, or a server that jostle launched, end before its time?";
+    threshold: text!("more than {MOST}: INVALID"),
     source: "the figures are those of the workers that were asked for, or of nothing",
     fooled_by: "nothing known; processes are reaped one by one with their cause",
     advice: "find out who killed it: the sentence names the signal (SIGKILL is often the kernel's \
              out-of-memory killer; see `dmesg`), and of a server that ended by itself its last \
              lines",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
-    let deaths: Vec<&String> = evidence
-        .runs
-        .iter()
-        .flat_map(|run| &run.around.deaths)
-        .collect();
+    let runs = evidence.runs.iter();
+    let deaths: Vec<&String> = runs.flat_map(|run| &run.around.deaths).collect();
     let first = deaths.first().filter(|_| deaths.len() > MOST)?;
     Some(
         Found::invalid(EVERYTHING, deaths.len() as f64, MOST as f64).seen(match deaths.len() {

@@ -1,6 +1,6 @@
 //! Did requests become slower, or faster, along the run?
 
-use super::{Check, Evidence, Found, trending};
+use super::{Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
 use jostle_model::record::Run;
@@ -11,19 +11,14 @@ const LEAST_PER_SLICE: u64 = 10;
 /// How many times as many operations average a trend out that ends.
 const MORE: u64 = 10;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "drift",
-    asks: "Does a request take as long at the end of a run as at its beginning?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "over the tenths of a run {} of the mean time: SUSPECT for `absolute` and \
-             `distribution`; judged from \
-             {LEAST_PER_SLICE} requests a tenth on",
-            trending::threshold()
-        )
-    },
+check! {
+    "drift" in "share": "Does a request take as long at the end of a run as at its beginning?";
+    threshold: text!(
+        "over the tenths of a run {} of the mean time: SUSPECT for `absolute` and \
+         `distribution`; judged from \
+         {LEAST_PER_SLICE} requests a tenth on",
+        trending::threshold()
+    ),
     source: "the thresholds of `steadiness`; a published rate of 10,000 calls once hid that one \
              of six set-ups had lost 45 % of it along the run",
     fooled_by: "a drift slower than a run; a single slow tenth is none",
@@ -34,14 +29,11 @@ pub static CHECK: Check = Check {
             "from the beginning of the run to its end the time of a request",
         )
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
-    let asked = evidence
-        .runs
-        .iter()
-        .filter(|run| run.times.service_ns.is_some());
+    let runs = evidence.runs.iter();
+    let asked = runs.filter(|run| run.times.service_ns.is_some());
     let judged: Vec<Drift> = asked.filter_map(|run| drift(run)).collect();
     let agreed = trend::agreed(&judged)?;
     let operations = evidence.runs.first()?.at.operations;

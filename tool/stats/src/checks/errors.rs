@@ -1,6 +1,6 @@
 //! Did every call succeed?
 
-use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
+use super::{EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
 use jostle_model::record::{BROKE_OFF, Run};
 use std::collections::BTreeMap;
@@ -8,19 +8,15 @@ use std::collections::BTreeMap;
 /// Failed calls.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "errors",
-    asks: "Did any call fail, apart from refused tries and timeouts?",
-    unit: "calls",
-    threshold: || format!("more than {MOST} failed calls: INVALID"),
+check! {
+    "errors" in "calls": "Did any call fail, apart from refused tries and timeouts?";
+    threshold: text!("more than {MOST} failed calls: INVALID"),
     source: "a failed call is quicker than a lock: counting on would make an error look like speed",
     fooled_by: "a lock that reports success without locking; the witness of exclusion sees that",
     advice: "look the error up: the first of each kind stands under the table, in the words of \
              the system or server",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if evidence.experiment.plan.workload == Workload::Connect {

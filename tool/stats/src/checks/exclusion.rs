@@ -1,25 +1,22 @@
 //! Did the lock let two owners in at once, on one host or on two?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 use jostle_model::record::{Across, Exclusion};
 
 /// Violations.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "exclusion",
-    asks: "Did any acquisition find another owner inside, or overlap with one of another host?",
-    unit: "acquisitions",
-    threshold: || format!("more than {MOST} violations, or wrong fencing tokens: INVALID"),
+check! {
+    "exclusion" in "acquisitions":
+        "Did any acquisition find another owner inside, or overlap with one of another host?";
+    threshold: text!("more than {MOST} violations, or wrong fencing tokens: INVALID"),
     source: "the lock's own contract; so the kernel's locktorture counts writers that meet another",
     fooled_by: "overlaps shorter than the time for which the owner's mark stands (printed as \
                 \"watched for\"), wrong memory ordering, a reader that was not drawn, and between \
                 hosts a clock that is off by more than its uncertainty",
     advice: "do not use the lock; fewer workers show whether it takes a crowd",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();

@@ -1,36 +1,28 @@
 //! Did connecting get suspiciously faster as more connections were open?
 
-use super::{BUT_RATIO, Check, Evidence, Found, measured};
+use super::{BUT_RATIO, Evidence, Found, measured};
 use jostle_model::Remedy;
 
 /// Half of the time before is what a virtual machine's own two speeds can do; a
 /// call that fails returns in under a tenth.
 const SUSPICIOUS: f64 = 0.4;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "faster",
-    asks: "Did a connection take far less time than with fewer of them open?",
-    unit: "ratio",
-    threshold: || {
-        format!(
-            "a median under {SUSPICIOUS} times that of the point before, median over the runs: \
-             SUSPECT for `absolute` and `distribution`"
-        )
-    },
+check! {
+    "faster" in "ratio": "Did a connection take far less time than with fewer of them open?";
+    threshold: text!(
+        "a median under {SUSPICIOUS} times that of the point before, median over the runs: \
+         SUSPECT for `absolute` and `distribution`"
+    ),
     source: "nothing that the kernel does for a connection gets cheaper with their number; its \
              ancestor got faster once its calls began to fail. Not judged where the point before \
              holds fewer than 1000 connections, which pay for cold caches",
     fooled_by: "a curve that gets faster little by little",
     advice: "run it again",
-    words: |reason| {
-        format!(
-            "a connection takes {:.2} times as long as with fewer open, which none should",
-            measured(reason)
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "a connection takes {:.2} times as long as with fewer open, which none should",
+        measured(reason)
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let ratio = evidence.median(|run| run.connections.as_ref()?.to_previous);

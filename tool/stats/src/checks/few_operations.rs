@@ -1,6 +1,6 @@
 //! Were there enough operations for a rate?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use super::{EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{Claim, Run};
@@ -8,17 +8,12 @@ use jostle_model::record::{Claim, Run};
 /// Grants of a window.
 const LEAST: u64 = 30;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "few_operations",
-    asks: "Did enough happen within the window to speak of a rate?",
-    unit: "operations",
-    threshold: || {
-        format!(
-            "the run with the fewest has fewer than {LEAST} grants: SUSPECT for `absolute`; it has \
-             none: INVALID"
-        )
-    },
+check! {
+    "few_operations" in "operations": "Did enough happen within the window to speak of a rate?";
+    threshold: text!(
+        "the run with the fewest has fewer than {LEAST} grants: SUSPECT for `absolute`; it has \
+         none: INVALID"
+    ),
     source: "where a window's edges fall among the grants decides about one of them: of 30 \
              that is 3 %",
     fooled_by: "many grants in one burst; see `steadiness`",
@@ -27,8 +22,7 @@ pub static CHECK: Check = Check {
         0.0 => seen(reason),
         n => format!("only {n} {}", seen(reason)),
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // A fault leads to one grant or none, and both are results.

@@ -1,6 +1,6 @@
 //! Did attempts that failed wait for as long as was asked?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::intervals::median;
 use crate::numbers::{grouped, time};
 use jostle_model::record::Run;
@@ -10,32 +10,24 @@ const LEAST: f64 = 0.5;
 /// Failed attempts of a run whose median says something.
 const LEAST_FAILED: u64 = 10;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "gave_up",
-    asks: "Did attempts that failed wait for as long as was asked?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "at least {LEAST_FAILED} attempts of a run ended without a grant, in the median after \
-             less than {} of --acquire-timeout: SUSPECT",
-            percent(LEAST)
-        )
-    },
+check! {
+    "gave_up" in "share": "Did attempts that failed wait for as long as was asked?";
+    threshold: text!(
+        "at least {LEAST_FAILED} attempts of a run ended without a grant, in the median after \
+         less than {} of --acquire-timeout: SUSPECT",
+        percent(LEAST)
+    ),
     source: "who asks for five seconds and is refused at once has not waited; such an attempt is \
              no acquisition, and the figures of the others say nothing about it",
     fooled_by: "a server that refuses for another reason, and is right to",
     advice: "look up what the lock does with a timeout: a driver's may be ignored within a \
              transaction, or count in another unit",
-    words: |reason| {
-        format!(
-            "{}, {} of what was asked for",
-            seen(reason),
-            percent(measured(reason))
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "{}, {} of what was asked for",
+        seen(reason),
+        percent(measured(reason))
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let asked = evidence.experiment.plan.acquire_timeout?;

@@ -1,8 +1,6 @@
 //! Were the workers the bottleneck?
 
-use super::{
-    Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen,
-};
+use super::{EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen};
 use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
 use jostle_model::record::{Claim, Run, ThreadLoad};
@@ -20,39 +18,31 @@ const QUEUED: f64 = 0.2;
 /// queue: from here on it moves their response by as much as a difference that matters.
 const WAITING: f64 = 0.1;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "generator",
-    asks: "Was the busiest thread that asked a server at its own limit?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "judged for closed loops over a network; never INVALID. A thread is busy for its CPU \
-             time and the time that it was runnable but not running. The busiest one (a worker, or \
-             a generator thread of --as tasks), median over the runs, was busy for {BUSY} of the \
-             time or more: SUSPECT for `absolute` and `ratio`, and the rate is a lower bound. A \
-             generator with a CPU quota also counts as busy by the share of its quota that it used. \
-             SUSPECT for the same too: a generator thread, or a worker where workers do not \
-             outnumber their CPUs, was runnable and not running for {QUEUED} of the time. SUSPECT: \
-             in `spread`, requests in flight waited for a CPU of their generator for {WAITING} of \
-             their time"
-        )
-    },
+check! {
+    "generator" in "share": "Was the busiest thread that asked a server at its own limit?";
+    threshold: text!(
+        "judged for closed loops over a network; never INVALID. A thread is busy for its CPU \
+         time and the time that it was runnable but not running. The busiest one (a worker, or \
+         a generator thread of --as tasks), median over the runs, was busy for {BUSY} of the \
+         time or more: SUSPECT for `absolute` and `ratio`, and the rate is a lower bound. A \
+         generator with a CPU quota also counts as busy by the share of its quota that it used. \
+         SUSPECT for the same too: a generator thread, or a worker where workers do not \
+         outnumber their CPUs, was runnable and not running for {QUEUED} of the time. SUSPECT: \
+         in `spread`, requests in flight waited for a CPU of their generator for {WAITING} of \
+         their time"
+    ),
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \
              Denning & Buzen, Computing Surveys 10, 1978)",
     fooled_by: "a kernel without schedstat counts no run-queue time, so that several workers on \
                 one CPU seem idle; a worker that sleeps between polls (`redis`, contended) is not \
                 busy, and limits all the same",
     advice: "more workers or generators, or more CPU time for them",
-    words: |reason| {
-        format!(
-            "{} for {} of the time: the server does at least this much",
-            seen(reason),
-            percent(measured(reason))
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "{} for {} of the time: the server does at least this much",
+        seen(reason),
+        percent(measured(reason))
+    ),
+}
 
 /// Only for targets with a server: otherwise the lock is a call in the worker, and the
 /// worker's CPU time is the lock's.

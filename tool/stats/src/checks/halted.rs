@@ -1,30 +1,24 @@
 //! Did a signal stop the workers?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured};
+use super::{EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
 
 /// Stops.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "halted",
-    asks: "Was a worker process stopped (SIGSTOP) while it was measured?",
-    unit: "stops",
-    threshold: || format!("more than {MOST} stops that the keeper was told of: INVALID"),
+check! {
+    "halted" in "stops": "Was a worker process stopped (SIGSTOP) while it was measured?";
+    threshold: text!("more than {MOST} stops that the keeper was told of: INVALID"),
     source: "waitid(2): the kernel tells the parent of each stop; a stopped process neither \
              asks nor waits, and no CPU clock shows it",
     fooled_by: "a frozen control group, and a stop of the whole virtual machine, of which no \
                 parent is told",
     advice: "run it again without the program that sends the signal",
-    words: |reason| {
-        format!(
-            "workers were stopped by a signal (SIGSTOP), {} times or more",
-            measured(reason)
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "workers were stopped by a signal (SIGSTOP), {} times or more",
+        measured(reason)
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let halts = evidence.sum(|run| run.around.machine.halts.unwrap_or(0));

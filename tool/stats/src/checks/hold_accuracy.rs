@@ -1,6 +1,6 @@
 //! Was the lock held for as long as was asked?
 
-use super::{BUT_RATIO, Check, Evidence, Found, percent, seen};
+use super::{BUT_RATIO, Evidence, Found, percent, seen};
 use crate::figures::p50;
 use crate::sleeping;
 use jostle_model::Remedy;
@@ -14,11 +14,8 @@ const INVALID: f64 = 0.20;
 /// removes. A short hold is off by a large share, but by a small time.
 const LEAST_NS: f64 = 20_000.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "hold_accuracy",
-    asks: "Was the lock held for as long as was asked?",
-    unit: "us",
+check! {
+    "hold_accuracy" in "us": "Was the lock held for as long as was asked?";
     threshold: || {
         let us = LEAST_NS / 1e3;
         format!(
@@ -33,9 +30,8 @@ pub static CHECK: Check = Check {
              5 % of a hold of 1 ms",
     fooled_by: "a median in place with a bad tail; `hold_ns` has its percentiles",
     advice: "see what makes sleeps end late here, or spin (a negative -b)",
-    words: |reason| format!("the lock was held for {} (median)", seen(reason)),
-    judge,
-};
+    words: text!(|reason| "the lock was held for {} (median)", seen(reason)),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let hold = evidence.experiment.plan.hold?;

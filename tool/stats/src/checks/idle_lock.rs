@@ -1,7 +1,7 @@
 //! Did the lock stand free while workers waited for it?
 
 use super::not_contended::wants_contention;
-use super::{Check, EVERYTHING, Evidence, Found, errors, percent, seen};
+use super::{EVERYTHING, Evidence, Found, errors, percent, seen};
 use crate::causes;
 use crate::intervals::median;
 use crate::numbers::grouped;
@@ -44,26 +44,22 @@ const LEAST_WAITED: f64 = 0.5;
 /// worker misses that many rotations once in 10^13 waits.
 const LEAST_TURNS: f64 = 30.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "idle_lock",
-    asks: "Did the lock stand free while workers waited for it?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "no grant in the last {LEAST_SLICES} tenths of the window or more, which are \
-             {LEAST_STILL_S} s at least, {LEAST_TURNS_MISSED} times a hold and an idle, and \
-             {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; no grant \
-             for {LEAST_PAUSE_S} s within the window while the keeper was on time and {} of a CPU \
-             idle ({LEAST_BUSY_PAUSE_S} s where that is not so), which are {LEAST_GAPS_MISSED} \
-             usual times between two grants and {LEAST_TURNS_MISSED} times a hold and an idle: SUSPECT; on one \
-             key of a lock that no server keeps, exclusive, a worker waits to the end for {} of the window or longer, while the \
-             lock is granted to others {LEAST_TURNS} times for each worker and stands free for \
-             {LEAST_WAKE_UPS} wake-ups between two owners, median over the tenths: SUSPECT",
-            percent(LEAST_IDLE),
-            percent(LEAST_WAITED)
-        )
-    },
+check! {
+    "idle_lock" in "share": "Did the lock stand free while workers waited for it?";
+    threshold: text!(
+        "no grant in the last {LEAST_SLICES} tenths of the window or more, which are \
+         {LEAST_STILL_S} s at least, {LEAST_TURNS_MISSED} times a hold and an idle, and \
+         {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; no grant \
+         for {LEAST_PAUSE_S} s within the window while the keeper was on time and {} of a CPU \
+         idle ({LEAST_BUSY_PAUSE_S} s where that is not so), which are {LEAST_GAPS_MISSED} \
+         usual times between two grants and {LEAST_TURNS_MISSED} times a hold and an idle: SUSPECT; on one \
+         key of a lock that no server keeps, exclusive, a worker waits to the end for {} of the \
+         window or longer, while the \
+         lock is granted to others {LEAST_TURNS} times for each worker and stands free for \
+         {LEAST_WAKE_UPS} wake-ups between two owners, median over the tenths: SUSPECT",
+        percent(LEAST_IDLE),
+        percent(LEAST_WAITED)
+    ),
     source: "an owner holds the lock for as long as the plan says: once that time is over, the \
              lock is free or its release did not free it; a waiter that is woken gets a lock that \
              stays free for longer than its wake-up takes",
@@ -73,8 +69,7 @@ pub static CHECK: Check = Check {
              sleeps after the release it should have seen), for waiters that look too seldom, for \
              a lock that is not freed by its release, or at what a busy server does instead",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if !evidence.is_contention() || evidence.workers() < 2 {
@@ -308,9 +303,8 @@ pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
         return None;
     }
     let latencies = evidence.experiment.calibration.latencies.as_ref();
-    let wake_up_ns = latencies
-        .and_then(|latencies| latencies.wake_other_cpu_ns)
-        .unwrap_or(USUAL_WAKE_UP_NS);
+    let wake_up_ns = latencies.and_then(|latencies| latencies.wake_other_cpu_ns);
+    let wake_up_ns = wake_up_ns.unwrap_or(USUAL_WAKE_UP_NS);
     let workers = evidence.workers();
     let found = evidence.each(|run| free(run, workers, wake_up_ns));
     found.max_by(|one, other| one.us.total_cmp(&other.us))
@@ -338,10 +332,8 @@ fn free(run: &Run, workers: u64, wake_up_ns: f64) -> Option<Free> {
     let meanwhile = run.series.iter().rev().take(whole).map(|s| s.operations);
     let granted: u64 = meanwhile.clone().sum();
     let hold_us = run.times.hold_ns.as_ref()?.mean / 1e3;
-    let each: Vec<f64> = meanwhile
-        .filter(|n| *n > 0)
-        .map(|n| slice_s * 1e6 / n as f64 - hold_us)
-        .collect();
+    let each = meanwhile.filter(|n| *n > 0);
+    let each: Vec<f64> = each.map(|n| slice_s * 1e6 / n as f64 - hold_us).collect();
     let us = median(&each)?;
     let wake_ups = us * 1e3 / wake_up_ns;
     let turns = granted as f64 / workers as f64;

@@ -4,7 +4,7 @@
 //! interrupt: no account of CPU time shows them, and [`super::neighbours`] cannot.
 
 use super::anchor::level;
-use super::{Check, Evidence, Found, percent, seen};
+use super::{Evidence, Found, percent, seen};
 use crate::comparison::anchored::Part;
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Interference, Interrupts, Run};
@@ -20,25 +20,21 @@ const TICK_PER_S: f64 = 1_000.0;
 /// corrects a large offset.
 const CLOCK: f64 = 0.01;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "interference",
-    asks: "Did interrupts or tracers take time of our own threads, or was the clock slewed?",
-    unit: "interrupts/s",
-    threshold: || {
-        format!(
-            "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
-             second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
-             window where neither a server nor started programs work, less the times that ours \
-             were put on a CPU; or another program had performance events open or eBPF programs \
-             attached, or tracefs had events or a tracer on; or a socket got every packet, and \
-             the workers asked a server; or CLOCK_MONOTONIC ran {} faster or slower than \
-             CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
-             looked at is absent from the record and unchecked. Calls between CPUs are recorded \
-             and not judged, since locks cause them",
-            percent(CLOCK)
-        )
-    },
+check! {
+    "interference" in "interrupts/s":
+        "Did interrupts or tracers take time of our own threads, or was the clock slewed?";
+    threshold: text!(
+        "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
+         second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
+         window where neither a server nor started programs work, less the times that ours \
+         were put on a CPU; or another program had performance events open or eBPF programs \
+         attached, or tracefs had events or a tracer on; or a socket got every packet, and \
+         the workers asked a server; or CLOCK_MONOTONIC ran {} faster or slower than \
+         CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
+         looked at is absent from the record and unchecked. Calls between CPUs are recorded \
+         and not judged, since locks cause them",
+        percent(CLOCK)
+    ),
     source: "the time of an interrupt and of a tracer is booked to the thread that was interrupted: \
              beside `perf stat -a` on system calls, `perf record -a` and a timer of 20 us figures \
              were up to a fourth too low; beside the anchor nothing of ours sets timers",
@@ -48,8 +44,7 @@ pub static CHECK: Check = Check {
                 container; an eBPF program that is pinned to a file",
     advice: "stop what is named, or find the timer (`/proc/timer_list`)",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // A profiler of ours is the finding of `profiled`.

@@ -1,6 +1,6 @@
 //! Did the generator send its requests when they were due?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::harm::{BEARABLE, foreign_share};
 use crate::histogram::Histogram;
 use crate::intervals::median;
@@ -27,11 +27,8 @@ const SHARED: f64 = 0.5;
 /// Share of the plan under which a rate is not reached.
 const REACHED: f64 = 0.99;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "lag",
-    asks: "Did the generator of an open loop send its requests when they were due?",
-    unit: "us",
+check! {
+    "lag" in "us": "Did the generator of an open loop send its requests when they were due?";
     threshold,
     source: "the response is counted from the intended start and holds this time in full: at \
              10 % it moves the figure by as much as a difference that matters; 50 us is a wake-up \
@@ -47,8 +44,7 @@ pub static CHECK: Check = Check {
         ),
         _ => seen(reason),
     },
-    judge,
-};
+}
 
 /// The unit of requests that were not sent.
 const SHARE: &str = "share";
@@ -133,11 +129,8 @@ struct Fault {
 /// The gravest of the three ways to be late.
 fn fault(evidence: &Evidence<'_>) -> Option<Fault> {
     let found = [unsent(evidence), late(evidence), queued(evidence)];
-    found
-        .into_iter()
-        .flatten()
-        .rev()
-        .max_by_key(|fault| fault.is)
+    let found = found.into_iter();
+    found.flatten().rev().max_by_key(|fault| fault.is)
 }
 
 /// Not sent at all.
@@ -170,10 +163,8 @@ fn at_tail(evidence: &Evidence<'_>, of: fn(&[&Run]) -> Histogram) -> Option<f64>
     if each().any(|run| open_loop::tail(sent(run)) < tail) {
         return of(evidence.runs).quantile(tail).map(|ns| ns as f64);
     }
-    let found: Vec<f64> = each()
-        .filter_map(|run| of(run).quantile(tail))
-        .map(|ns| ns as f64)
-        .collect();
+    let found = each().filter_map(|run| of(run).quantile(tail));
+    let found: Vec<f64> = found.map(|ns| ns as f64).collect();
     median(&found)
 }
 

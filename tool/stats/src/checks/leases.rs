@@ -1,6 +1,6 @@
 //! Did every lock stay its owner's while it was held?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 use crate::numbers::grouped;
 use crate::numbers::time;
 use jostle_model::Remedy;
@@ -13,18 +13,13 @@ const MOST: u64 = 0;
 /// Fewer locks by this factor are worth a try.
 const FEWER: u64 = 10;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "leases",
-    asks: "Did every lock keep its lease for as long as it was held?",
-    unit: "leases",
-    threshold: || {
-        format!(
-            "more than {MOST} locks whose lease ended while they were held: INVALID; more than \
-             {MOST} renewals that the server confirmed when the lease was over by the owner's \
-             clock: SUSPECT for `absolute`"
-        )
-    },
+check! {
+    "leases" in "leases": "Did every lock keep its lease for as long as it was held?";
+    threshold: text!(
+        "more than {MOST} locks whose lease ended while they were held: INVALID; more than \
+         {MOST} renewals that the server confirmed when the lease was over by the owner's \
+         clock: SUSPECT for `absolute`"
+    ),
     source: "a lock that is lost is not held: what it costs is not what holding costs. An owner \
              knows that it has a lock until the lease is over that it asked for last, and no longer",
     fooled_by: "a server whose clock stands still with its leases; a renewal that is refused for \
@@ -32,8 +27,7 @@ pub static CHECK: Check = Check {
     advice: "fewer locks (--keys), more of them at once where the target takes it (--pipeline), one \
              session for all, a longer --lease, or a server that is not busy otherwise",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let runs = || evidence.each(|run| run.kept.as_deref());

@@ -1,29 +1,23 @@
 //! Is every request that was planned accounted for?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
 
 /// Requests of a run that may be missing or counted twice.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "ledger",
-    asks: "Is every planned request of an open loop accounted for, once?",
-    unit: "requests",
-    threshold: || {
-        format!(
-            "planned other than done + failed + dropped + in flight, by more than {MOST} requests \
-             in one run: INVALID"
-        )
-    },
+check! {
+    "ledger" in "requests": "Is every planned request of an open loop accounted for, once?";
+    threshold: text!(
+        "planned other than done + failed + dropped + in flight, by more than {MOST} requests \
+         in one run: INVALID"
+    ),
     source: "what is planned is counted from the schedule and what became of it by the workers: \
              a difference is a fault of jostle, and a request that it lost may be the slowest one",
     fooled_by: "two faults that cancel",
     advice: "run it again, and report it: it is a fault of jostle",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let mut ledgers = evidence.each(|run| run.open_loop.as_ref());
@@ -60,7 +54,7 @@ mod tests {
     use jostle_model::record::Run;
     use proptest::prelude::*;
 
-    fn of(ledger: OpenLoop) -> Run {
+    fn run(ledger: OpenLoop) -> Run {
         Run {
             open_loop: Some(Box::new(ledger)),
             ..Rated::at(100).run()
@@ -86,8 +80,8 @@ mod tests {
                 in_flight,
                 ..OpenLoop::default()
             };
-            let fine = of(OpenLoop { planned: sum, ..ledger.clone() });
-            prop_assert_eq!(judge(&CHECK, &[fine.clone(), of(ledger)]).is_none(), off == 0);
+            let fine = run(OpenLoop { planned: sum, ..ledger.clone() });
+            prop_assert_eq!(judge(&CHECK, &[fine.clone(), run(ledger)]).is_none(), off == 0);
             prop_assert!(judge(&CHECK, &[fine]).is_none());
         }
     }

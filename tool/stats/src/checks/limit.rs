@@ -1,28 +1,22 @@
 //! Did a limit end the sweep of connections?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 
 /// Calls that may fail.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "limit",
-    asks: "Could as many connections be opened as the point names?",
-    unit: "calls",
-    threshold: || {
-        format!(
-            "more than {MOST} calls that failed, or connections missing: INVALID; the sweep ends there"
-        )
-    },
+check! {
+    "limit" in "calls": "Could as many connections be opened as the point names?";
+    threshold: text!(
+        "more than {MOST} calls that failed, or connections missing: INVALID; the sweep ends there"
+    ),
     source: "a call that fails is quicker than a connection: its ancestor did not look, and got \
              faster beyond the limit",
     fooled_by: "nothing known; connections that opened and were closed again are reported by \
                 `lost`",
     advice: "raise the limit that the sentence names, or open fewer connections",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let stopped = evidence

@@ -1,6 +1,6 @@
 //! Were the connections still open at both ends?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
+use super::{EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::numbers::grouped;
 use jostle_model::Remedy;
 use jostle_model::connect::Connections;
@@ -10,17 +10,12 @@ use jostle_model::record::Status;
 const SUSPECT: f64 = 0.0;
 const INVALID: f64 = 0.001;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "lost",
-    asks: "Did the server still hold the connections that its clients hold?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "any that the server has closed or reset: SUSPECT; above {} of them: INVALID",
-            percent(INVALID)
-        )
-    },
+check! {
+    "lost" in "share": "Did the server still hold the connections that its clients hold?";
+    threshold: text!(
+        "any that the server has closed or reset: SUSPECT; above {} of them: INVALID",
+        percent(INVALID)
+    ),
     source: "a connection is open while both sides hold it; one in a thousand moves no median, \
              and no number of open connections by more than its third digit",
     fooled_by: "a server that closes later than the look, and a peer that vanishes without a \
@@ -34,8 +29,7 @@ pub static CHECK: Check = Check {
             what.replacen("connections", &format!("connections ({share})"), 1)
         )
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let connections = evidence.each(|run| run.connections.as_deref());

@@ -1,30 +1,25 @@
 //! Did an update that was made under the lock get lost?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use super::{EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::record::Exclusion;
 
 /// Lost updates.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "lost_update",
-    asks: "Does the counter that each owner increments agree with the acquisitions?",
-    unit: "updates",
-    threshold: || format!("more than {MOST} lost updates: INVALID"),
+check! {
+    "lost_update" in "updates":
+        "Does the counter that each owner increments agree with the acquisitions?";
+    threshold: text!("more than {MOST} lost updates: INVALID"),
     source: "the lock's own contract: a load, an add and a store lose nothing under exclusion",
     fooled_by: "an overlap shorter than the two marks, and a worker killed between its two \
                 counters (one lost update for each death is excused)",
     advice: "do not use the lock; fewer workers show whether it takes a crowd",
-    words: |reason| {
-        format!(
-            "{} of {} updates made under the lock were lost",
-            measured(reason),
-            seen(reason)
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "{} of {} updates made under the lock were lost",
+        measured(reason),
+        seen(reason)
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();

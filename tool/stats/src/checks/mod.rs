@@ -14,49 +14,35 @@ use jostle_model::record::{
 };
 use jostle_model::{Plan, Remedy};
 
-pub mod accepted;
-pub mod anchor;
-pub mod attribution;
+/// The words of a threshold, or behind `|reason|` of a reason, as a function that formats them.
+macro_rules! text {
+    (|$reason:ident| $($words:tt)+) => { |$reason| format!($($words)+) };
+    ($($words:tt)+) => { || format!($($words)+) };
+}
+
+/// `NAME in UNIT: QUESTION;` and the other fields of a [`Check`] whose rule is the file's `judge`.
+macro_rules! check {
+    ($name:literal in $unit:tt: $asks:literal; $($field:ident $(: $value:expr)?),+ $(,)?) => {
+        /// The check.
+        pub static CHECK: $crate::checks::Check = $crate::checks::Check {
+            name: $name, asks: $asks, unit: $unit, $($field $(: $value)?,)+ judge,
+        };
+    };
+}
+
+/// From the names of the checks' files, the modules and [`CHECKS`].
+macro_rules! checks {
+    ($($name:ident),+ $(,)?) => {
+        $(pub mod $name;)+
+
+        /// Every check, the gravest first.
+        pub static CHECKS: &[&Check] = &[$(&$name::CHECK),+];
+    };
+}
+
 mod because;
 pub mod by_host;
-pub mod clock;
-pub mod concurrency;
-pub mod deaths;
-pub mod drift;
-pub mod errors;
-pub mod exclusion;
-pub mod faster;
-pub mod few_operations;
-pub mod gave_up;
-pub mod generator;
-pub mod halted;
-pub mod hold_accuracy;
-pub mod idle_lock;
-pub mod interference;
-pub mod lag;
-pub mod leases;
-pub mod ledger;
-pub mod limit;
-pub mod lost;
-pub mod lost_update;
-pub mod neighbours;
-pub mod not_contended;
-pub mod own_cost;
-pub mod precision;
-pub mod profiled;
-pub mod queues;
-pub mod rotations;
-pub mod selection;
-pub mod server_counts;
-pub mod server_still;
-pub mod steadiness;
-pub mod steal;
-pub mod struck;
-pub mod tail_host;
-pub mod throttled;
-pub mod together;
 mod trending;
-pub mod unchecked;
 
 /// The data that a check may look at.
 #[derive(Clone, Copy, Debug)]
@@ -91,49 +77,49 @@ pub struct Check {
     pub judge: fn(&Evidence<'_>) -> Option<Found>,
 }
 
-/// Every check, the gravest first: the order of the reasons in a verdict.
-pub static CHECKS: &[&Check] = &[
-    &exclusion::CHECK,
-    &lost_update::CHECK,
-    &deaths::CHECK,
-    &errors::CHECK,
-    &leases::CHECK,
-    &idle_lock::CHECK,
-    &ledger::CHECK,
-    &lost::CHECK,
-    &struck::CHECK,
-    &limit::CHECK,
-    &concurrency::CHECK,
-    &server_counts::CHECK,
-    &accepted::CHECK,
-    &queues::CHECK,
-    &throttled::CHECK,
-    &server_still::CHECK,
-    &halted::CHECK,
-    &clock::CHECK,
-    &together::CHECK,
-    &steal::CHECK,
-    &neighbours::CHECK,
-    &selection::CHECK,
-    &unchecked::CHECK,
-    &interference::CHECK,
-    &anchor::CHECK,
-    &generator::CHECK,
-    &attribution::CHECK,
-    &lag::CHECK,
-    &faster::CHECK,
-    &profiled::CHECK,
-    &gave_up::CHECK,
-    &few_operations::CHECK,
-    &hold_accuracy::CHECK,
-    &own_cost::CHECK,
-    &not_contended::CHECK,
-    &precision::CHECK,
-    &steadiness::CHECK,
-    &drift::CHECK,
-    &tail_host::CHECK,
-    &rotations::CHECK,
-];
+// The gravest first: the order of the reasons in a verdict.
+checks! {
+    exclusion,
+    lost_update,
+    deaths,
+    errors,
+    leases,
+    idle_lock,
+    ledger,
+    lost,
+    struck,
+    limit,
+    concurrency,
+    server_counts,
+    accepted,
+    queues,
+    throttled,
+    server_still,
+    halted,
+    clock,
+    together,
+    steal,
+    neighbours,
+    selection,
+    unchecked,
+    interference,
+    anchor,
+    generator,
+    attribution,
+    lag,
+    faster,
+    profiled,
+    gave_up,
+    few_operations,
+    hold_accuracy,
+    own_cost,
+    not_contended,
+    precision,
+    steadiness,
+    drift,
+    tail_host,
+    rotations,
+}
 
 /// The verdict of all checks.
 pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
@@ -209,11 +195,9 @@ impl Found {
     }
 
     /// This unit, where a check has thresholds in several.
-    fn unit(self, unit: &'static str) -> Found {
-        Found {
-            unit: Some(unit),
-            ..self
-        }
+    fn unit(mut self, unit: &'static str) -> Found {
+        self.unit = Some(unit);
+        self
     }
 
     /// The undisturbed figure is what was measured, or more.
@@ -228,19 +212,15 @@ impl Found {
     }
 
     /// Adds evidence that no number tells.
-    fn seen(self, seen: impl Into<Option<String>>) -> Found {
-        Found {
-            seen: seen.into(),
-            ..self
-        }
+    fn seen(mut self, seen: impl Into<Option<String>>) -> Found {
+        self.seen = seen.into();
+        self
     }
 
     /// Adds the option that would make the check pass.
-    fn remedy(self, remedy: impl Into<Option<Remedy>>) -> Found {
-        Found {
-            remedy: remedy.into(),
-            ..self
-        }
+    fn remedy(mut self, remedy: impl Into<Option<Remedy>>) -> Found {
+        self.remedy = remedy.into();
+        self
     }
 }
 
@@ -260,10 +240,8 @@ impl Check {
             unit: found.unit.unwrap_or(self.unit).to_owned(),
             bound: found.bound,
             seen: found.seen,
-            causes: None,
-            hosts: Vec::new(),
             remedy: found.remedy,
-            text: String::new(),
+            ..Reason::default()
         })
     }
 }

@@ -1,6 +1,6 @@
 //! By how much may other programs and the hypervisor have moved the figure?
 
-use super::{BUT_RATIO, Check, Evidence, Found, percent, seen};
+use super::{BUT_RATIO, Evidence, Found, percent, seen};
 use crate::clean::clean;
 use crate::harm::{self, BEARABLE, BRIEF, CLEAN, Harm};
 use jostle_model::Remedy;
@@ -13,30 +13,26 @@ pub(crate) const INVALID: f64 = 0.25;
 /// Neighbours that are named.
 const NAMED: usize = 3;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "neighbours",
-    asks: "By how much may other programs and the hypervisor have moved the figure?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at \
-             most the ideal (METHOD.md). X is the measured figure; f the share of the window in \
-             which other programs, kernel threads, soft interrupts or the hypervisor ran on CPUs \
-             that ours may use; C the greatest rate that was seen; d the share in which one of \
-             ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
-             off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
-             `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
-             Times, shares and CPU time are taken from the runs whose own bound is less than {0} \
-             off, and in which f is below {3} (without kernel threads that may work for a server; \
-             one worker that does not sleep may have more). They are not shown without any: \
-             SUSPECT for `distribution`",
-            percent(BEARABLE),
-            percent(CLEAN),
-            percent(INVALID),
-            percent(BRIEF)
-        )
-    },
+check! {
+    "neighbours" in "share":
+        "By how much may other programs and the hypervisor have moved the figure?";
+    threshold: text!(
+        "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at \
+         most the ideal (METHOD.md). X is the measured figure; f the share of the window in \
+         which other programs, kernel threads, soft interrupts or the hypervisor ran on CPUs \
+         that ours may use; C the greatest rate that was seen; d the share in which one of \
+         ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
+         off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
+         `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
+         Times, shares and CPU time are taken from the runs whose own bound is less than {0} \
+         off, and in which f is below {3} (without kernel threads that may work for a server; \
+         one worker that does not sleep may have more). They are not shown without any: \
+         SUSPECT for `distribution`",
+        percent(BEARABLE),
+        percent(CLEAN),
+        percent(INVALID),
+        percent(BRIEF)
+    ),
     source: "a neighbour takes nothing while ours sleep, and ours wait for each other without it; \
              beside one busy loop two workers were up to 12 times as quick, at the rate of one \
              worker alone",
@@ -51,8 +47,7 @@ pub static CHECK: Check = Check {
         };
         format!("{}: {}", seen(reason), bound_in_words(bound))
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let harm = harm::bound_of_all(evidence.experiment, evidence.runs)?;
@@ -119,9 +114,8 @@ fn bound_in_words(bound: Bound) -> String {
 /// server under test: they send and write for it.
 fn perhaps_own(runs: &[&Run]) -> bool {
     let served = runs.iter().filter(|run| run.server.is_some());
-    let accounts: Vec<_> = served
-        .filter_map(|run| run.around.accounts.as_deref())
-        .collect();
+    let accounts = served.filter_map(|run| run.around.accounts.as_deref());
+    let accounts: Vec<_> = accounts.collect();
     let sum = |of: fn(&Accounts) -> f64| accounts.iter().map(|a| of(a)).sum::<f64>();
     sum(harm::for_server_s) > sum(|a| a.others_s.unwrap_or(0.0) + a.stolen_s.unwrap_or(0.0))
 }

@@ -1,6 +1,6 @@
 //! Did the workers contend at all?
 
-use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
+use super::{EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
 use jostle_model::plan::Range;
 use jostle_model::record::Run;
 use jostle_model::{Nanos, Plan, Remedy};
@@ -18,22 +18,17 @@ const LONG: f64 = 0.5;
 /// 1 % cannot be excluded.
 const LEAST_STAMPED: f64 = 300.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "not_contended",
-    asks: "Where several workers want one lock, does any of them ever wait?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "workers blocked by others for under {} of their time, median over the runs: SUSPECT. \
-             It counts from an attempt to the release that made way for it, or to the window's end \
-             without a grant (in older records the stamped grants that were contended). Judged from \
-             {LEAST_STAMPED} stamped grants on, with several workers, one key, exclusive and \
-             blocking acquisitions, and ranges that meet, where nobody waited for {} of the window",
-            percent(LEAST),
-            percent(LONG)
-        )
-    },
+check! {
+    "not_contended" in "share": "Where several workers want one lock, does any of them ever wait?";
+    threshold: text!(
+        "workers blocked by others for under {} of their time, median over the runs: SUSPECT. \
+         It counts from an attempt to the release that made way for it, or to the window's end \
+         without a grant (in older records the stamped grants that were contended). Judged from \
+         {LEAST_STAMPED} stamped grants on, with several workers, one key, exclusive and \
+         blocking acquisitions, and ranges that meet, where nobody waited for {} of the window",
+        percent(LEAST),
+        percent(LONG)
+    ),
     source: "the plan's own demand; 300 by the rule of three (Hanley & Lippman-Hand 1983)",
     fooled_by: "waiters that begin their attempts within release calls; `null` and `delay` are \
                 reported although nobody can wait for them",
@@ -45,8 +40,7 @@ pub static CHECK: Check = Check {
             _ => format!("not contended: {share} of the acquisitions had to wait"),
         }
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     if !evidence.is_contention()

@@ -1,6 +1,6 @@
 //! Did the tool's own cost distort the figure?
 
-use super::{Check, Evidence, Found, measured, percent};
+use super::{Evidence, Found, measured, percent};
 use jostle_model::plan::{Measure, Shape, Workload};
 use jostle_model::record::{Claim, OwnCost};
 use jostle_model::{Busy, Remedy};
@@ -8,25 +8,20 @@ use jostle_model::{Busy, Remedy};
 /// Share of a cycle.
 const MOST: f64 = 0.10;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "own_cost",
-    asks: "By how much do stamps and witness lengthen a cycle of pair, hold and idle?",
-    unit: "share",
-    threshold: || format!("above {}: SUSPECT for `absolute`", percent(MOST)),
+check! {
+    "own_cost" in "share":
+        "By how much do stamps and witness lengthen a cycle of pair, hold and idle?";
+    threshold: text!("above {}: SUSPECT for `absolute`", percent(MOST)),
     source: "measured on each target with one worker before the first run; a tenth is as much as a \
              difference between two locks that matters",
     fooled_by: "contention: between contenders the same nanoseconds also lengthen the time that \
                 others wait, so that the share is a lower bound",
     advice: "count only, for the bare rate",
-    words: |reason| {
-        format!(
-            "measuring makes an uncontended cycle {} longer",
-            percent(measured(reason))
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "measuring makes an uncontended cycle {} longer",
+        percent(measured(reason))
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let experiment = evidence.experiment;

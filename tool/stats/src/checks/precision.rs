@@ -1,6 +1,6 @@
 //! Do the runs agree on the figure?
 
-use super::{Check, Evidence, Found, measured, percent};
+use super::{Evidence, Found, measured, percent};
 use crate::clean::clean;
 use crate::intervals::{estimate, relative_half_width};
 use jostle_model::Remedy;
@@ -13,25 +13,22 @@ const WIDEST: f64 = 0.25;
 /// Twice as many as an interval needs.
 const MORE_RUNS: usize = 12;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "precision",
-    asks: "Do the runs agree on the figure?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "half of the median's interval (of the range under six runs) above {} of the \
-             median: SUSPECT for `absolute`",
-            percent(WIDEST)
-        )
-    },
+check! {
+    "precision" in "share": "Do the runs agree on the figure?";
+    threshold: text!(
+        "half of the median's interval (of the range under six runs) above {} of the \
+         median: SUSPECT for `absolute`",
+        percent(WIDEST)
+    ),
     source: "a figure that is off by a quarter either way orders nothing; a sweep beside three \
              busy loops once printed +-256 % as VALID",
     fooled_by: "runs that are all wrong alike",
     advice: "more runs, longer ones (-t), or a quieter machine (--wait-quiet 60s)",
-    words: |reason| format!("the runs lie apart by ±{:.0} %", 100.0 * measured(reason)),
-    judge,
-};
+    words: text!(
+        |reason| "the runs lie apart by ±{:.0} %",
+        100.0 * measured(reason)
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // In `recover` each run is shown separately, and their spread is the result.

@@ -1,26 +1,20 @@
 //! Did a profiler or tracer run along?
 
-use super::{BUT_RATIO, Check, Evidence, Found, seen};
+use super::{BUT_RATIO, Evidence, Found, seen};
 use jostle_model::Remedy;
 
 /// Runs with one.
 const MOST: usize = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "profiled",
-    asks: "Did a profiler or tracer run along (--during)?",
-    unit: "runs",
-    threshold: || {
-        format!("more than {MOST} runs with it: SUSPECT for `absolute` and `distribution`")
-    },
+check! {
+    "profiled" in "runs": "Did a profiler or tracer run along (--during)?";
+    threshold: text!("more than {MOST} runs with it: SUSPECT for `absolute` and `distribution`"),
     source: "what looks at every call, or interrupts many times a second, takes time of what it \
              looks at",
     fooled_by: "a profiler that somebody else started; `neighbours` may see it",
     advice: "measure without it, for figures",
-    words: |reason| format!("`{}` ran along and took its share", seen(reason)),
-    judge,
-};
+    words: text!(|reason| "`{}` ran along and took its share", seen(reason)),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let commands = || evidence.each(|run| run.around.during.as_ref());

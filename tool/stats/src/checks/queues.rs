@@ -1,7 +1,7 @@
 //! Did connections wait for a full accept queue, messages for an acknowledgement, or requests
 //! to be read or sent, while the server had room?
 
-use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use super::{EVERYTHING, Evidence, Found, percent, seen};
 use crate::judge::{OF_CONNECTIONS, ROOM, UNREAD};
 use crate::numbers::time;
 use crate::tcp;
@@ -20,28 +20,25 @@ const FEWEST: u64 = 10;
 /// By how much a median may exceed the timer and still be its time.
 const BEYOND: f64 = 1.25;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "queues",
-    asks: "Did connections or messages wait for a timer of TCP, or in a queue at a server with room?",
-    unit: "connections",
-    threshold: || {
-        format!(
-            "of `connect`, `stream`, `rate`, `churn` and `spread`: one or more refused by a full \
-             accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
-             longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
-             while the median is {} to {}; or, at {FEWEST} looks or more, while the server used \
-             {ROOM} CPUs at most (with the time that server and workers waited for a CPU), requests that lay unread there on {} of the connections, on two \
-             or more in {} of the looks, or messages that clients could not send on {} of the \
-             connections: SUSPECT",
-            time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
-            time(NEARLY * tcp::DELAYED_S * 1e9),
-            time(BEYOND * tcp::DELAYED_S * 1e9),
-            percent(OF_CONNECTIONS),
-            percent(UNREAD),
-            percent(MOSTLY)
-        )
-    },
+check! {
+    "queues" in "connections":
+        "Did connections or messages wait for a timer of TCP, or in a queue at a server with room?";
+    threshold: text!(
+        "of `connect`, `stream`, `rate`, `churn` and `spread`: one or more refused by a full \
+         accept queue (ListenOverflows) while SYNs were sent again and something took {} or \
+         longer; or {MOSTLY} delayed acknowledgements (DelayedACKs) for each operation or more \
+         while the median is {} to {}; or, at {FEWEST} looks or more, while the server used \
+         {ROOM} CPUs at most (with the time that server and workers waited for a CPU), requests that \
+         lay unread there on {} of the connections, on two \
+         or more in {} of the looks, or messages that clients could not send on {} of the \
+         connections: SUSPECT",
+        time(NEARLY * tcp::SYN_AGAIN_S * 1e9),
+        time(NEARLY * tcp::DELAYED_S * 1e9),
+        time(BEYOND * tcp::DELAYED_S * 1e9),
+        percent(OF_CONNECTIONS),
+        percent(UNREAD),
+        percent(MOSTLY)
+    ),
     source: "TCP_TIMEOUT_INIT and TCP_DELACK_MIN (include/net/tcp.h): a timer that runs is the \
              time that is measured, whatever server or load; a full accept queue drops a SYN \
              without a word",
@@ -52,8 +49,7 @@ pub static CHECK: Check = Check {
     advice: "listen() with a larger backlog and net.core.somaxconn; TCP_NODELAY, or each message in \
              one write; more workers at the server, or what they wait for",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     use Workload::{Churn, Connect, Rate, Spread, Stream};
@@ -104,9 +100,8 @@ fn at_an_idle_server(evidence: &Evidence<'_>) -> Option<Found> {
         let waited_s = accounts.and_then(|of| of.waited_s).unwrap_or(0.0);
         used_s.is_some_and(|used_s| used_s + waited_s <= ROOM * run.window.window_s)
     });
-    let queues: Vec<TcpQueues> = idle
-        .filter_map(|run| run.around.machine.tcp_queues)
-        .collect();
+    let queues = idle.filter_map(|run| run.around.machine.tcp_queues);
+    let queues: Vec<TcpQueues> = queues.collect();
     let sum = |figure: fn(&TcpQueues) -> u64| queues.iter().map(figure).sum::<u64>() as f64;
     let (looks, connections) = (sum(|of| of.looks), sum(|of| of.connections));
     let [unread, unsent] = [sum(|of| of.unread), sum(|of| of.unsent)].map(|sum| sum / connections);

@@ -1,6 +1,6 @@
 //! Is the window long enough for statements about fairness?
 
-use super::{Check, Evidence, Found, measured};
+use super::{Evidence, Found, measured};
 use crate::fairness;
 use jostle_model::Remedy;
 use jostle_model::record::Claim;
@@ -8,17 +8,12 @@ use jostle_model::record::Claim;
 /// Turns that each worker should have had.
 pub const LEAST: f64 = 10.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "rotations",
-    asks: "Could each worker have had enough turns to speak of fairness?",
-    unit: "rotations",
-    threshold: || {
-        format!(
-            "under {LEAST} rotations (acquisitions for each worker, mean over the runs) with \
-             several workers: SUSPECT for `distribution`"
-        )
-    },
+check! {
+    "rotations" in "rotations": "Could each worker have had enough turns to speak of fairness?";
+    threshold: text!(
+        "under {LEAST} rotations (acquisitions for each worker, mean over the runs) with \
+         several workers: SUSPECT for `distribution`"
+    ),
     source: "a perfect queue gives counts that differ by 1, at the window's edges: of 10 turns \
              that is 10 %, of fewer it looks like unfairness",
     fooled_by: "unfairness with a period longer than the window",
@@ -27,8 +22,7 @@ pub static CHECK: Check = Check {
         let turns = in_words(measured(reason));
         format!("the window holds {turns}; fairness needs {LEAST}")
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // With a fixed number of operations, each worker gets that number.

@@ -11,13 +11,11 @@ pub static CHECK: Check = Check {
     name: "selection",
     asks: "Do the runs of quiet blocks stand for all?",
     unit: "blocks",
-    threshold: || {
-        format!(
-            "of {ENOUGH} blocks or more, fewer than {ENOUGH} in which other programs and the \
-             hypervisor each took at most 10 % of the CPUs, so that all are counted: SUSPECT \
-             for `absolute`; so is a median of all runs outside of the quiet blocks' interval"
-        )
-    },
+    threshold: text!(
+        "of {ENOUGH} blocks or more, fewer than {ENOUGH} in which other programs and the \
+         hypervisor each took at most 10 % of the CPUs, so that all are counted: SUSPECT \
+         for `absolute`; so is a median of all runs outside of the quiet blocks' interval"
+    ),
     source: "blocks are chosen by what others used, never by their figure; where the choice moves \
              the figure all the same, it may have been a choice among results",
     fooled_by: "a neighbour that disturbs every block by a little less",

@@ -1,31 +1,26 @@
 //! Did the server count what its clients counted?
 
-use super::{Check, EVERYTHING, Evidence, Found, seen};
+use super::{EVERYTHING, Evidence, Found, seen};
 use jostle_model::Remedy;
 use jostle_model::record::Run;
 
 /// For each worker, or each request in flight, of a run.
 const MOST_EACH: u64 = 1;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "server_counts",
-    asks: "Does the server's own count (of grants, of searches) agree with what the workers received?",
-    unit: "operations",
-    threshold: || {
-        format!(
-            "a difference of more than {MOST_EACH} for each worker, or for each request in \
-             flight, in a run: INVALID"
-        )
-    },
+check! {
+    "server_counts" in "operations":
+        "Does the server's own count (of grants, of searches) agree with what the workers received?";
+    threshold: text!(
+        "a difference of more than {MOST_EACH} for each worker, or for each request in \
+         flight, in a run: INVALID"
+    ),
     source: "both sides count from before the first worker to after the last; a worker that is \
              interrupted while it waits may miss the one grant that was on its way",
     fooled_by: "a server that counts wrongly in step with its clients, and one that does not count \
                 (Redis counts commands, not locks: there is nothing to compare)",
     advice: "let nobody else use the server, and run it again",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let apart = evidence.each(beyond_flight);

@@ -1,6 +1,6 @@
 //! Did the server stand still while it was measured?
 
-use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use super::{EVERYTHING, Evidence, Found, percent, seen};
 use jostle_model::Remedy;
 use jostle_model::record::{Run, Status, Stood};
 
@@ -9,19 +9,14 @@ const MOST: f64 = 0.01;
 /// Looks of a run at which it stood still.
 const LEAST_LOOKS: u64 = 2;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "server_still",
-    asks: "Did the server stand still while it was measured?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "all its processes stopped, traced or frozen at {LEAST_LOOKS} looks and more than {} \
-             of them: INVALID; its control group throttled for more than {} of the window: SUSPECT",
-            percent(MOST),
-            percent(MOST)
-        )
-    },
+check! {
+    "server_still" in "share": "Did the server stand still while it was measured?";
+    threshold: text!(
+        "all its processes stopped, traced or frozen at {LEAST_LOOKS} looks and more than {} \
+         of them: INVALID; its control group throttled for more than {} of the window: SUSPECT",
+        percent(MOST),
+        percent(MOST)
+    ),
     source: "a server that is kept from running looks saturated, with CPUs idle; jostle looks every \
              20 ms, and reads the group's throttled time before and after",
     fooled_by: "a server on another host; a stop between two looks; throttled time is summed over \
@@ -29,8 +24,7 @@ pub static CHECK: Check = Check {
     advice: "let it run: kill -CONT, thaw its control group, end the tracer, or raise its CPU quota \
              (docker update --cpus)",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let found = |of: fn(&Stood, &Run) -> Option<f64>| {

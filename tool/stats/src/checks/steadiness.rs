@@ -1,6 +1,6 @@
 //! Did the rate drift within the window?
 
-use super::{Check, Evidence, Found, trending};
+use super::{Evidence, Found, trending};
 use crate::trend::{self, Drift};
 use jostle_model::Remedy;
 use jostle_model::record::Run;
@@ -9,26 +9,20 @@ use jostle_model::record::Run;
 /// a lottery is 18 %.
 const LEAST_PER_SLICE: f64 = 30.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "steadiness",
-    asks: "Did the rate drift from the beginning of the window to its end?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "over ten slices {} of the mean: SUSPECT for `absolute` and `distribution`; judged from {LEAST_PER_SLICE} acquisitions \
-             a slice on",
-            trending::threshold()
-        )
-    },
+check! {
+    "steadiness" in "share": "Did the rate drift from the beginning of the window to its end?";
+    threshold: text!(
+        "over ten slices {} of the mean: SUSPECT for `absolute` and `distribution`; judged from {LEAST_PER_SLICE} acquisitions \
+         a slice on",
+        trending::threshold()
+    ),
     source: "Sen, J. Am. Stat. Assoc. 63 (1968); Mann, Econometrica 13 (1945); p < 0.01 with \
              ten slices flags at most one steady run in a hundred",
     fooled_by: "a change that goes up and down again, or that is slower than the window; drift \
                 between runs is what blocks are for",
     advice: "a longer warm-up, so that the drift ends before the window",
     words: |reason| trending::words(reason, "within the window the rate"),
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     // Only for slices of the window: tenths of the operations always have the same number,

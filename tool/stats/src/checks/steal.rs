@@ -1,6 +1,6 @@
 //! Did the hypervisor take CPU time away?
 
-use super::{Check, Evidence, Found, measured, percent};
+use super::{Evidence, Found, measured, percent};
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Status};
 
@@ -12,20 +12,15 @@ const INVALID: f64 = 0.10;
 /// a quarter of the finer threshold.
 const LEAST_TICKS: f64 = 200.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "steal",
-    asks: "How much of the time in which we wanted a CPU did the hypervisor take?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "stolen / (busy + stolen) above {}: SUSPECT for `absolute`, above {}: INVALID for that and \
-             `distribution`; judged from \
-             {LEAST_TICKS} ticks on, pooled over the runs",
-            percent(SUSPECT),
-            percent(INVALID)
-        )
-    },
+check! {
+    "steal" in "share": "How much of the time in which we wanted a CPU did the hypervisor take?";
+    threshold: text!(
+        "stolen / (busy + stolen) above {}: SUSPECT for `absolute`, above {}: INVALID for that and \
+         `distribution`; judged from \
+         {LEAST_TICKS} ticks on, pooled over the runs",
+        percent(SUSPECT),
+        percent(INVALID)
+    ),
     source: "proc_stat(5), steal; a quiet virtual machine shows under 1 %, \
              a noisy one 3 to 11 % with round trips at half their rate",
     fooled_by: "a hypervisor that does not report steal, a neighbour that takes caches or memory \
@@ -35,8 +30,7 @@ pub static CHECK: Check = Check {
         let share = percent(measured(reason));
         format!("the hypervisor took {share} of the CPU time")
     },
-    judge,
-};
+}
 
 /// Steal distorts absolute figures, and percentiles too if it is large. Ratios of paired
 /// runs have intervals of their own, and are not affected.

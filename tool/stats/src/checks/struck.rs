@@ -1,6 +1,6 @@
 //! Did a fault strike while one owned the lock and the others waited for it?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use super::{EVERYTHING, Evidence, Found, measured, seen};
 use crate::numbers::time;
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Event, Recovery, Status, What};
@@ -8,18 +8,14 @@ use jostle_model::record::{Claim, Event, Recovery, Status, What};
 /// The moment of the fault may be off by this share of the time until the next grant.
 const MOST: f64 = 0.1;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "struck",
-    asks: "Did the fault strike while one owned the lock and all others waited, at a known moment?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "a run in which it did not: INVALID; the call that struck took more than {:.0} % of \
-             the time until the next grant in half of the runs: SUSPECT for `absolute`",
-            100.0 * MOST
-        )
-    },
+check! {
+    "struck" in "share":
+        "Did the fault strike while one owned the lock and all others waited, at a known moment?";
+    threshold: text!(
+        "a run in which it did not: INVALID; the call that struck took more than {:.0} % of \
+         the time until the next grant in half of the runs: SUSPECT for `absolute`",
+        100.0 * MOST
+    ),
     source: "times until the next grant count from just before the call that strikes; it has \
              struck at the latest when the call returns",
     fooled_by: "a signal that is delivered late, to a process that waits for a CPU",
@@ -32,8 +28,7 @@ pub static CHECK: Check = Check {
             100.0 * measured(reason)
         ),
     },
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let runs = || evidence.each(|run| run.recovery.as_deref());

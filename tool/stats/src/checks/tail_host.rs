@@ -1,32 +1,26 @@
 //! Do the slowest requests belong to one host?
 
-use super::{Check, Evidence, Found, percent, seen};
+use super::{Evidence, Found, percent, seen};
 use crate::tail::{self, Part};
 use jostle_model::Remedy;
 use jostle_model::record::Claim;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "tail_host",
-    asks: "Do the slowest requests belong to one host of several?",
-    unit: "hosts",
-    threshold: || {
-        format!(
-            "a host with at least {} times its share of the requests beyond the 99th percentile \
-             of all hosts, and with more than chance explains (binomial, p < {} over the number \
-             of hosts), pooled over the runs: SUSPECT for `distribution`",
-            tail::TIMES_ITS_SHARE,
-            tail::P
-        )
-    },
+check! {
+    "tail_host" in "hosts": "Do the slowest requests belong to one host of several?";
+    threshold: text!(
+        "a host with at least {} times its share of the requests beyond the 99th percentile \
+         of all hosts, and with more than chance explains (binomial, p < {} over the number \
+         of hosts), pooled over the runs: SUSPECT for `distribution`",
+        tail::TIMES_ITS_SHARE,
+        tail::P
+    ),
     source: "Clopper & Pearson, Biometrika 26, 1934, for the binomial tail; what is slow on one \
              host only is that host or its way to the server, and not the server",
     fooled_by: "half of the hosts being slow, each of them then with at most twice its share; a \
                 server that treats hosts differently",
     advice: "look at that host and its way to the server, then run it again",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let (names, parts) = tail::pooled(evidence.runs);

@@ -1,17 +1,14 @@
 //! Did a CPU quota stop the workers?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured};
+use super::{EVERYTHING, Evidence, Found, measured};
 use jostle_model::Remedy;
 
 /// Periods.
 const MOST: u64 = 0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "throttled",
-    asks: "Did the cgroup's CPU quota stop us within the window?",
-    unit: "periods",
-    threshold: || format!("more than {MOST} throttled periods: INVALID"),
+check! {
+    "throttled" in "periods": "Did the cgroup's CPU quota stop us within the window?";
+    threshold: text!("more than {MOST} throttled periods: INVALID"),
     source: "sched-bwc in the kernel's documentation: a throttled group stands still for the \
              rest of its period (100 ms), owner and waiters alike",
     fooled_by: "a group into which workers are put for less than 0.1 s, the time between two looks \
@@ -19,14 +16,11 @@ pub static CHECK: Check = Check {
                 symptom is a low share of the ideal with idle CPUs",
     advice: "raise the quota: `jostle doctor` names the group and the command (cpu.max; version \
              1: cpu.cfs_quota_us)",
-    words: |reason| {
-        format!(
-            "the cgroup's CPU quota stopped the workers in {} periods",
-            measured(reason)
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "the cgroup's CPU quota stopped the workers in {} periods",
+        measured(reason)
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let periods = evidence.sum(|run| run.around.machine.throttled_periods.unwrap_or(0));

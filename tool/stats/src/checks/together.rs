@@ -1,6 +1,6 @@
 //! Did the hosts work at the same time?
 
-use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
+use super::{EVERYTHING, Evidence, Found, measured, percent};
 use jostle_model::Remedy;
 use jostle_model::plan::Shape;
 use jostle_model::record::{Claim, Run, Status};
@@ -9,33 +9,25 @@ use jostle_model::record::{Claim, Run, Status};
 const SUSPECT: f64 = 0.01;
 const INVALID: f64 = 0.1;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "together",
-    asks: "Did all hosts work at the same time?",
-    unit: "share",
-    threshold: || {
-        format!(
-            "between the first host's start and the last one's, the uncertainty of their clocks \
-             added, median over the runs, above {} of the window: SUSPECT for `absolute`, above \
-             {}: INVALID",
-            percent(SUSPECT),
-            percent(INVALID)
-        )
-    },
+check! {
+    "together" in "share": "Did all hosts work at the same time?";
+    threshold: text!(
+        "between the first host's start and the last one's, the uncertainty of their clocks \
+         added, median over the runs, above {} of the window: SUSPECT for `absolute`, above \
+         {}: INVALID",
+        percent(SUSPECT),
+        percent(INVALID)
+    ),
     source: "each host counts in a window of its own: for so long at either end not all of them \
              were at it, and the figures of all together are wrong by up to that share",
     fooled_by: "a path that is slower in one direction than in the other by more than the least \
                 round trip shows: half of that is all that the clocks' offset can be bounded by",
     advice: "a longer window, or more operations",
-    words: |reason| {
-        format!(
-            "the hosts' starts, with what is not known of their clocks, lie {} of the window apart",
-            percent(measured(reason))
-        )
-    },
-    judge,
-};
+    words: text!(
+        |reason| "the hosts' starts, with what is not known of their clocks, lie {} of the window apart",
+        percent(measured(reason))
+    ),
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let share = evidence.median(apart).filter(|share| *share > SUSPECT)?;

@@ -1,6 +1,6 @@
 //! Could everything be checked that the verdict depends on?
 
-use super::{Check, Evidence, Found, seen};
+use super::{Evidence, Found, seen};
 use crate::harm;
 use jostle_model::Remedy;
 use jostle_model::record::{Accounts, Claim, Run};
@@ -12,28 +12,22 @@ const MOST: usize = 0;
 /// they take 1 % of a CPU. The kernel counts them and does not time them.
 const INTERRUPTS_PER_S: f64 = 2_000.0;
 
-/// The check.
-pub static CHECK: Check = Check {
-    name: "unchecked",
-    asks: "Could everything be looked at that the verdict rests on?",
-    unit: "questions",
-    threshold: || {
-        format!(
-            "more than {MOST} of four questions open: how long our threads waited for a CPU, what \
-             other processes did while our own waited for each other, whether the accounts \
-             can be true (no more CPU time than the CPUs had), and, without a server, whether \
-             hard interrupts were as rare as in the quietest run (at most \
-             {INTERRUPTS_PER_S:.0} a second more): SUSPECT for `absolute`"
-        )
-    },
+check! {
+    "unchecked" in "questions": "Could everything be looked at that the verdict rests on?";
+    threshold: text!(
+        "more than {MOST} of four questions open: how long our threads waited for a CPU, what \
+         other processes did while our own waited for each other, whether the accounts \
+         can be true (no more CPU time than the CPUs had), and, without a server, whether \
+         hard interrupts were as rare as in the quietest run (at most \
+         {INTERRUPTS_PER_S:.0} a second more): SUSPECT for `absolute`"
+    ),
     source: "what could not be looked at is no evidence: a sweep beside three busy loops was once \
              VALID at +-256 %, since what would have shown it was absent",
     fooled_by: "nothing known; result files of versions without accounts are not judged by it",
     advice: "use fewer workers than CPUs, the host's own PID namespace, or a kernel with \
              CONFIG_SCHED_INFO",
     words: seen,
-    judge,
-};
+}
 
 fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     let accounts = || evidence.each(harm::accounts);

@@ -30,7 +30,7 @@ pub enum Part {
 
 impl Part {
     /// Its time, in nanoseconds; None of a line with a single CPU.
-    pub fn of(self, anchor: &Anchor) -> Option<f64> {
+    pub fn ns(self, anchor: &Anchor) -> Option<f64> {
         match self {
             Part::Step => Some(anchor.step_ns),
             Part::Call => Some(anchor.call_ns),
@@ -92,10 +92,8 @@ pub fn ratio(
     let mix = mix(plan, figure, &sides);
     let sides = in_one_state(&mix, &sides)?;
     let [base, new] = [0, 1].map(|side| {
-        let kept: HashSet<_> = sides[side]
-            .iter()
-            .map(|run| std::ptr::from_ref(*run))
-            .collect();
+        let kept = sides[side].iter();
+        let kept: HashSet<_> = kept.map(|run| std::ptr::from_ref(*run)).collect();
         let kept = ends[side]
             .iter()
             .filter(|(run, _)| kept.contains(&std::ptr::from_ref(*run)));
@@ -103,10 +101,8 @@ pub fn ratio(
     });
     let plain = unpaired_within(&base, &new)?;
     let level = |side: &Vec<&Run>, part: Part| {
-        let all: Option<Vec<f64>> = side
-            .iter()
-            .map(|run| part.of(&run.around.anchor?))
-            .collect();
+        let all = side.iter();
+        let all: Option<Vec<f64>> = all.map(|run| part.ns(&run.around.anchor?)).collect();
         median(&all?)
     };
     let moved = |part: Part| Some(level(&sides[1], part)? / level(&sides[0], part)?);
@@ -282,7 +278,7 @@ impl Mix {
             return false;
         };
         let factors = |line: bool| {
-            self.factors(move |part| Some(part.of(&to)? / part.of(&from)?))
+            self.factors(move |part| Some(part.ns(&to)? / part.ns(&from)?))
                 .filter(move |(part, _)| (*part == Part::Line) == line)
                 .map(|(_, factor)| factor)
         };
@@ -302,10 +298,8 @@ impl Mix {
 /// all mixes.
 fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
     let all = [plain.ratio, plain.low, plain.high, plain.nearest];
-    let under: Vec<[f64; 4]> = factors
-        .iter()
-        .map(|factor| all.map(|x| x / factor))
-        .collect();
+    let factors = factors.iter();
+    let under: Vec<[f64; 4]> = factors.map(|factor| all.map(|x| x / factor)).collect();
     let extreme = |of: fn(&[f64; 4]) -> f64, pick: fn(f64, f64) -> f64| {
         under.iter().map(of).reduce(pick).unwrap_or(f64::NAN)
     };

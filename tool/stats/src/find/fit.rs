@@ -30,7 +30,7 @@ pub(super) struct Fit {
 
 impl Fit {
     /// From looks (load, met), for a limit from `low` to `high`.
-    pub(super) fn of(looks: impl Iterator<Item = (u64, bool)>, low: u64, high: u64) -> Fit {
+    pub(super) fn new(looks: impl Iterator<Item = (u64, bool)>, low: u64, high: u64) -> Fit {
         let looks: Vec<(f64, bool)> = looks.map(|(rate, met)| ((rate as f64).ln(), met)).collect();
         let (low, high) = ((low as f64).ln(), (high as f64).ln());
         let count = ((high - low) / CELL).ceil().max(1.0) as usize;
@@ -46,11 +46,8 @@ impl Fit {
         let logs: Vec<(f64, [f64; SPREADS.len()])> = limits
             .map(|limit| (limit.exp(), SPREADS.map(|spread| likelihood(limit, spread))))
             .collect();
-        let most = logs
-            .iter()
-            .flat_map(|(_, of)| of)
-            .copied()
-            .fold(f64::MIN, f64::max);
+        let most = logs.iter().flat_map(|(_, of)| of);
+        let most = most.copied().fold(f64::MIN, f64::max);
         let cells = logs
             .iter()
             .map(|(rate, of)| (*rate, of.iter().map(|l| (l - most).exp()).sum()));

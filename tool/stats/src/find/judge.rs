@@ -39,10 +39,8 @@ pub fn requests(objective: &Objective, role: Role) -> u64 {
     } else {
         BEYOND
     };
-    let needed = objective
-        .0
-        .iter()
-        .map(|goal| (beyond / goal.most()).round() as u64);
+    let needed = objective.0.iter();
+    let needed = needed.map(|goal| (beyond / goal.most()).round() as u64);
     needed.max().unwrap_or(0).max(LEAST_REQUESTS)
 }
 
@@ -60,7 +58,7 @@ pub(super) fn service_p50(run: &Run) -> Option<f64> {
 /// A run's outcome; None of one without requests. `idle_ns`: the median service time at the first
 /// load that was met.
 pub fn judge(objective: &Objective, run: &Run, idle_ns: Option<f64>) -> Option<Outcome> {
-    let step = Judged::of(run, idle_ns)?;
+    let step = Judged::judge(run, idle_ns)?;
     let mut void = None;
     for goal in &objective.0 {
         match step.goal(*goal) {
@@ -75,7 +73,7 @@ pub fn judge(objective: &Objective, run: &Run, idle_ns: Option<f64>) -> Option<O
 /// The measured figure of a goal: the percentile of the response, None where it is beyond all
 /// answers; of errors, their share.
 pub fn tail(goal: Goal, run: &Run) -> Option<f64> {
-    let step = Judged::of(run, None)?;
+    let step = Judged::judge(run, None)?;
     if goal.within.is_none() {
         return Some(step.missed(goal));
     }
@@ -93,7 +91,7 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn of(run: &Run, idle_ns: Option<f64>) -> Option<Judged<'_>> {
+    fn judge(run: &Run, idle_ns: Option<f64>) -> Option<Judged<'_>> {
         let planned = run.open_loop.as_ref()?.planned;
         (planned > 0).then(|| Judged {
             run,
@@ -140,11 +138,8 @@ impl Judged<'_> {
 
     /// Share of the requests that were sent late or not at all although a slot was free.
     fn sent_late(&self, goal: Goal) -> f64 {
-        let unsent = self
-            .run
-            .open_loop
-            .as_ref()
-            .map_or(0, |open| open.dropped_with_slot);
+        let open_loop = self.run.open_loop.as_ref();
+        let unsent = open_loop.map_or(0, |open| open.dropped_with_slot);
         let late = goal.within.map_or(0.0, |within| {
             self.longer("generator_lag_ns", LATE * within.0 as f64)
         });

@@ -35,7 +35,7 @@ const ROUNDS: usize = 3;
 const LOWER: f64 = 0.95;
 
 /// The range of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     /// The least load, with which the ladder begins.
     pub from: u64,
@@ -181,7 +181,7 @@ impl Conclusion {
 }
 
 /// The state of a search after some steps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     search: Search,
     ladder: Vec<(u64, bool)>,
@@ -229,13 +229,8 @@ impl State {
     fn new(search: Search) -> State {
         State {
             search,
-            ladder: Vec::new(),
-            around: Vec::new(),
-            confirm: Vec::new(),
-            void: Vec::new(),
-            row: Vec::new(),
-            recovers: None,
             replays: true,
+            ..State::default()
         }
     }
 
@@ -416,7 +411,7 @@ impl State {
     fn fit(&self, low: u64, high: u64) -> Fit {
         // The last rung may have been met by luck.
         let looks = self.looks().filter(|_| !self.replays);
-        Fit::of(looks, (low / 2).max(self.search.from), high)
+        Fit::new(looks, (low / 2).max(self.search.from), high)
     }
 
     /// The nearest load of a grid of 2 %, so that looks repeat each other.
@@ -455,9 +450,8 @@ impl Next {
 /// Whether more looks at this load met it than missed it.
 fn votes(looks: impl Iterator<Item = (u64, bool)>, rate: u64) -> std::cmp::Ordering {
     let here = looks.filter(|(other, _)| *other == rate);
-    here.map(|(_, met)| if met { 1 } else { -1 })
-        .sum::<i64>()
-        .cmp(&0)
+    let all = here.map(|(_, met)| if met { 1 } else { -1 });
+    all.sum::<i64>().cmp(&0)
 }
 
 /// The purpose of each step, the next action, and the result so far.

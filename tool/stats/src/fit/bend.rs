@@ -80,12 +80,9 @@ fn split(data: &Data) -> Option<(usize, Between)> {
 /// The criterion of the best curve that so many points can carry.
 fn criterion(part: &Data) -> f64 {
     let laws = curve::all(part).into_iter();
-    let laws = laws
-        .filter(|fit| fit.law.parameters() <= part.values())
-        .map(|fit| fit.criterion());
-    let power = (part.values() >= 3)
-        .then(|| curve::power(part))
-        .flatten()
-        .map(|power| power.chi_square + 6.0);
+    let laws = laws.filter(|fit| fit.law.parameters() <= part.values());
+    let laws = laws.map(|fit| fit.criterion());
+    let power = (part.values() >= 3).then(|| curve::power(part)).flatten();
+    let power = power.map(|power| power.chi_square + 6.0);
     laws.chain(power).fold(f64::INFINITY, f64::min)
 }

@@ -54,7 +54,7 @@ pub fn all(data: &Data) -> Vec<Fitted> {
         .into_iter()
         .filter_map(|law| {
             let line = laws::of_law(law, &data.n, &data.t)?;
-            let chi_square = data.chi_square(|n| line.a + line.b * law.of(n));
+            let chi_square = data.chi_square(|n| line.a + line.b * law.at(n));
             let p = lack_of_fit(chi_square, data, law.parameters());
             Some(Fitted {
                 law,

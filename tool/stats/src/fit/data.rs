@@ -24,7 +24,7 @@ pub struct Data {
 
 impl Data {
     /// None where a sample is empty or holds what no cost can be.
-    pub fn of(samples: &[Sample]) -> Option<Data> {
+    pub fn new(samples: &[Sample]) -> Option<Data> {
         if samples.is_empty() {
             return None;
         }
@@ -146,7 +146,7 @@ mod tests {
             sample(2, &[30.0, 60.0, 60.0]),
             sample(4, &[50.0, 100.0, 100.0]),
         ];
-        let data = Data::of(&samples).unwrap();
+        let data = Data::new(&samples).unwrap();
         assert!((data.t[1] / data.t[0] - 3.0).abs() < 1e-9);
         assert!((data.t[2] / data.t[0] - 5.0).abs() < 1e-9);
         assert!(data.variance[0] < 1.1e-4, "{data:?}");
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn nothing_is_made_of_no_runs_or_of_nonsense() {
-        assert_eq!(Data::of(&[]), None);
-        assert_eq!(Data::of(&[sample(1, &[])]), None);
-        assert_eq!(Data::of(&[sample(1, &[1.0, 0.0])]), None);
+        assert_eq!(Data::new(&[]), None);
+        assert_eq!(Data::new(&[sample(1, &[])]), None);
+        assert_eq!(Data::new(&[sample(1, &[1.0, 0.0])]), None);
         // A single run each has no error to judge by.
-        assert_eq!(Data::of(&[sample(1, &[1.0]), sample(2, &[1.0])]), None);
+        assert_eq!(Data::new(&[sample(1, &[1.0]), sample(2, &[1.0])]), None);
     }
 
     #[test]

@@ -24,23 +24,20 @@ pub struct Exponent {
 /// together. None where nothing grows for sure: a constant fits, or B is 0 in
 /// one draw of forty, and N^c with B = 0 is the same for every c.
 pub fn exponent(samples: &[Sample], seed: u64) -> Option<Exponent> {
-    let data = Data::of(samples)?;
-    let constant = curve::allowed(&data)
-        .iter()
-        .any(|fit| fit.law == Law::Constant);
+    let data = Data::new(samples)?;
+    let allowed = curve::allowed(&data);
+    let constant = allowed.iter().any(|fit| fit.law == Law::Constant);
     if constant || data.runs < LEAST_RUNS {
         return None;
     }
     let found = power(&data)?;
-    let mut blocks: Vec<u32> = samples
-        .iter()
-        .flat_map(|s| s.runs.iter().map(|r| r.0))
-        .collect();
+    let blocks = samples.iter();
+    let mut blocks: Vec<u32> = blocks.flat_map(|s| s.runs.iter().map(|r| r.0)).collect();
     blocks.sort_unstable();
     blocks.dedup();
     let mut rng = Rng::new(seed);
     let mut drawn: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| power(&Data::of(&draw(samples, &blocks, &mut rng))?))
+        .filter_map(|_| power(&Data::new(&draw(samples, &blocks, &mut rng))?))
         .filter(|power| power.line.b > 0.0)
         .map(|power| power.c)
         .collect();

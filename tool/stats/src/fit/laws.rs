@@ -54,7 +54,7 @@ impl Law {
     }
 
     /// f(N), for N >= 1.
-    pub fn of(self, n: f64) -> f64 {
+    pub fn at(self, n: f64) -> f64 {
         match self {
             Law::Constant => 1.0,
             Law::Log => n.ln(),
@@ -140,7 +140,7 @@ fn weighted(f: &[f64], t: &[f64], w: &[f64]) -> Option<Line> {
 
 /// A law's fit.
 pub(crate) fn of_law(law: Law, n: &[f64], t: &[f64]) -> Option<Line> {
-    let f: Vec<f64> = n.iter().map(|n| law.of(*n)).collect();
+    let f: Vec<f64> = n.iter().map(|n| law.at(*n)).collect();
     let line = fit(&f, t)?;
     Some(match law {
         // One level, not two of them.
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn every_law_finds_itself() {
         for law in Law::ALL {
-            let t: Vec<f64> = N.iter().map(|n| 5.0 + 2.0 * law.of(*n)).collect();
+            let t: Vec<f64> = N.iter().map(|n| 5.0 + 2.0 * law.at(*n)).collect();
             let line = of_law(law, &N, &t).unwrap();
             match law {
                 Law::Constant => assert!((line.a - 7.0).abs() < 1e-9 && line.b == 0.0),

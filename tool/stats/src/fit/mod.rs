@@ -145,7 +145,7 @@ pub fn growth(samples: &[Sample]) -> Growth {
         bends: Vec::new(),
         parts: Vec::new(),
     };
-    let Some(data) = Data::of(&samples) else {
+    let Some(data) = Data::new(&samples) else {
         return growth;
     };
     if samples.len() >= LEAST_VALUES && runs >= LEAST_RUNS {

@@ -2,7 +2,7 @@
 //!
 //! Everything here walks two tables, [`SWEPT`] and [`FIGURES`].
 
-use super::{Bend, Finding, Growth, Part, Sample, curve, exponent, growth, usl, words};
+use super::{Bend, Finding, Part, Sample, curve, exponent, growth, usl, words};
 use crate::figures::{FIGURES, Figure};
 use crate::ratio::Ratio;
 use crate::summary::PointSummary;
@@ -108,9 +108,8 @@ fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<
 /// oversubscribed kernel locks depends on the scheduler.
 fn usl_applies(experiment: &Experiment, swept: &Swept, points: &[&PointSummary<'_>]) -> bool {
     let most = points.iter().filter_map(|point| point.at.workers).max();
-    let served = points
-        .iter()
-        .all(|p| p.runs.iter().all(|r| r.server.is_some()));
+    let mut points = points.iter();
+    let served = points.all(|p| p.runs.iter().all(|r| r.server.is_some()));
     swept.name == "workers"
         && experiment.plan.workload != Workload::Hold
         && (served || most.is_some_and(|most| most <= experiment.environment.cores))
@@ -122,34 +121,22 @@ fn record(experiment: &Experiment, figure: &Figure, samples: &[Sample]) -> Fit {
         Finding::Laws | Finding::Power => exponent::exponent(samples, experiment.plan.seed()),
         _ => None,
     };
-    let Growth {
-        values,
-        runs,
-        from,
-        to,
-        ratio,
-        finding,
-        laws,
-        bends,
-        parts,
-        ..
-    } = found;
     Fit {
         figure: figure.name.to_owned(),
-        values: values as u64,
-        runs: runs as u64,
-        from,
-        to,
-        finding: finding.name().to_owned(),
-        ratio: ratio.as_ref().and_then(interval),
-        laws: laws.iter().map(law).collect(),
+        values: found.values as u64,
+        runs: found.runs as u64,
+        from: found.from,
+        to: found.to,
+        finding: found.finding.name().to_owned(),
+        ratio: found.ratio.as_ref().and_then(interval),
+        laws: found.laws.iter().map(law).collect(),
         exponent: exponent.map(|exponent| Interval {
             estimate: exponent.c,
             low: exponent.low,
             high: exponent.high,
         }),
-        bends: bends.iter().map(bend).collect(),
-        parts: parts.iter().map(part).collect(),
+        bends: found.bends.iter().map(bend).collect(),
+        parts: found.parts.iter().map(part).collect(),
         ..Fit::default()
     }
 }

@@ -26,7 +26,7 @@ const PAST_THE_PEAK: f64 = 0.95;
 ///
 /// None with fewer than six N, or where the law does not fit.
 pub fn usl(samples: &[Sample]) -> Option<Usl> {
-    let data = Data::of(samples)?;
+    let data = Data::new(samples)?;
     if data.values() < LEAST_VALUES {
         return None;
     }

@@ -239,10 +239,8 @@ fn too_few(fit: &Fit) -> String {
     let enough = fit.values >= LEAST_VALUES as u64 && wide;
     let mut would_do = Vec::new();
     if let Some(swept) = swept(fit).filter(|_| !enough) {
-        let list: Vec<String> = enough_values(fit.from, fit.to)
-            .iter()
-            .map(u64::to_string)
-            .collect();
+        let list = enough_values(fit.from, fit.to);
+        let list: Vec<String> = list.iter().map(u64::to_string).collect();
         would_do.push(format!("{} {}", swept.option, list.join(":")));
     }
     if fit.runs < LEAST_RUNS as u64 {
@@ -267,9 +265,8 @@ fn enough_values(from: u64, to: u64) -> Vec<u64> {
         let unit = 10_u64.pow((exact.log10().floor() as u32).saturating_sub(1));
         (exact / unit as f64).round() as u64 * unit
     };
-    let mut values: Vec<u64> = (1..last)
-        .map(|i| rounded(from as f64 * step.powi(i)))
-        .collect();
+    let values = (1..last).map(|i| rounded(from as f64 * step.powi(i)));
+    let mut values: Vec<u64> = values.collect();
     values.insert(0, from);
     values.push(to);
     values

@@ -34,10 +34,10 @@ pub struct Run {
 
 impl Run {
     /// None where its work is unknown, or where the run is none of a pair.
-    pub fn of(watched: &Watched) -> Option<Run> {
+    pub fn from_watched(watched: &Watched) -> Option<Run> {
         let turn = watched.pair.as_ref()?;
         let traffic = watched.traffic.as_ref();
-        let window = Window::new(watched, window::of(watched));
+        let window = Window::new(watched, window::range(watched));
         let carried = |traffic: &Traffic| {
             let columns = [&traffic.bytes, &traffic.opened];
             columns.map(|column| window.share(column))
@@ -109,10 +109,8 @@ pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Double
     let pairs: Vec<[f64; 2]> = singles
         .filter_map(|single| Some([rate(single)?, rate(of(single.block, true)?)?]))
         .collect();
-    let each: Vec<(f64, f64)> = pairs
-        .iter()
-        .map(|[single, doubled]| (*single, *doubled))
-        .collect();
+    let each = pairs.iter();
+    let each: Vec<(f64, f64)> = each.map(|[single, doubled]| (*single, *doubled)).collect();
     let found = match at_looks {
         true => ratio::paired_at_look(&each)?,
         false => ratio::paired(&each)?,

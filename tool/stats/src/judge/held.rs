@@ -32,10 +32,8 @@ pub(super) fn held(window: &Window<'_>, which: usize) -> Option<State> {
     }
     let cpus = held_to(process)?;
     let parts = window.parts();
-    let full = parts
-        .iter()
-        .filter(|part| is_at(process, part, cpus))
-        .count();
+    let full = parts.iter();
+    let full = full.filter(|part| is_at(process, part, cpus)).count();
     let busiest = window.busiest(side)?;
     (full > 0 && full as f64 >= 0.9 * parts.len() as f64 && busiest.share() < BUSY).then(|| {
         let reason = words::held(name, process, cpus, window.share(&process.cpu_s));

@@ -64,26 +64,20 @@ const PARTLY: f64 = 0.25;
 
 /// The bottleneck, the reasons, since when and until when, and what it means for the figures.
 pub fn find(watched: &Watched) -> Finding {
-    let window = Window::new(watched, window::of(watched));
+    let window = Window::new(watched, window::range(watched));
     let generator = window.busiest(&watched.generator);
-    let server = watched
-        .server
-        .as_ref()
-        .and_then(|side| window.busiest(side));
+    let server = watched.server.as_ref();
+    let server = server.and_then(|side| window.busiest(side));
     let unseen = nothing::at_all(&window).or_else(|| unseen(&window));
     let is_seen = unseen.is_none();
     // In a single second two threads with room may use one CPU together by chance.
     let is_held = [held(&window, 0), held(&window, 1)].map(|held| held.is_some());
     let mut state = unseen.unwrap_or_else(|| state(&window, is_held));
     let parts = window.parts();
-    let limits: Vec<Limit> = parts
-        .iter()
-        .map(|part| self::state(part, is_held).limit)
-        .collect();
-    let of_generator = limits
-        .iter()
-        .filter(|limit| **limit == Limit::Generator)
-        .count();
+    let limits = parts.iter().map(|part| self::state(part, is_held).limit);
+    let limits: Vec<Limit> = limits.collect();
+    let of_generator = limits.iter().filter(|limit| **limit == Limit::Generator);
+    let of_generator = of_generator.count();
     // A generator that cannot connect is busy trying.
     let connects = state.limit != Limit::Ports && window.gone() < STILL;
     let decided = is_seen && state.limit != Limit::Generator && connects;
@@ -364,11 +358,8 @@ fn neighbours(
 fn full(window: &Window<'_>) -> Option<State> {
     let machine = &window.watched.machine;
     let generator = window.share(&window.watched.generator.cpu_s);
-    let server = window
-        .watched
-        .server
-        .as_ref()
-        .map_or(0.0, |side| window.share(&side.cpu_s));
+    let server = window.watched.server.as_ref();
+    let server = server.map_or(0.0, |side| window.share(&side.cpu_s));
     let others = window.others().unwrap_or(0.0);
     let behind = window.behind();
     let cpus = machine.cpus.max(1) as f64;

@@ -24,18 +24,15 @@ pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
     let traffic = watched.traffic.as_ref();
     let kernel =
         traffic.and_then(|traffic| fewer(output, traffic).or_else(|| more(output, traffic)));
-    failed
-        .chain(kernel)
-        .chain(stalled(output, watched))
-        .collect()
+    let failed = failed.chain(kernel);
+    failed.chain(stalled(output, watched)).collect()
 }
 
 /// Warnings about the server, whatever was printed, one sentence each.
 pub fn of_server(watched: &Watched) -> Vec<String> {
     let traffic = watched.traffic.as_ref();
-    let of_traffic = traffic
-        .into_iter()
-        .flat_map(|of| [chosen(of), shared_out(of)]);
+    let traffic = traffic.into_iter();
+    let of_traffic = traffic.flat_map(|of| [chosen(of), shared_out(of)]);
     let missed = watched.lookups.as_ref().and_then(missed);
     of_traffic.flatten().chain(missed).collect()
 }
@@ -145,11 +142,8 @@ fn fewer(output: &Output, traffic: &Traffic) -> Option<String> {
 
 /// More connections than requests, where each request has its own.
 fn more(output: &Output, traffic: &Traffic) -> Option<String> {
-    let requests: f64 = output
-        .results
-        .iter()
-        .map(|result| figure(result, "requests"))
-        .sum();
+    let results = output.results.iter();
+    let requests: f64 = results.map(|result| figure(result, "requests")).sum();
     let opened: f64 = traffic.opened.iter().sum();
     (requests >= 100.0 && opened > MORE * requests).then(|| {
         format!(

@@ -106,7 +106,6 @@ pub(super) fn first<'r>(
         server,
         is_held,
     };
-    rules
-        .into_iter()
-        .find_map(|rule| Some((rule, (rule.of)(&seen)?)))
+    let mut rules = rules.into_iter();
+    rules.find_map(|rule| Some((rule, (rule.of)(&seen)?)))
 }

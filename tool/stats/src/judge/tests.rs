@@ -42,7 +42,7 @@ fn side(name: &str, cpu: f64, queued: f64) -> Side {
 
 impl Planted {
     /// With these shares of time on a CPU, of generator and server.
-    fn of(generator: f64, server: f64) -> Planted {
+    fn busy(generator: f64, server: f64) -> Planted {
         let each = |value: f64| vec![value; LOOKS];
         Planted {
             watched: Watched {
@@ -130,21 +130,21 @@ fn traffic(watched: &mut Watched) -> &mut Traffic {
 
 #[test]
 fn a_side_whose_thread_has_no_time_left_is_the_limit() {
-    let found = Planted::of(0.93, 0.5).is(Limit::Generator, "busy for 94 %");
+    let found = Planted::busy(0.93, 0.5).is(Limit::Generator, "busy for 94 %");
     assert!(found.meaning.contains("at least"), "{found:?}");
     assert_eq!(found.next, None);
-    Planted::of(0.4, 0.95).is(Limit::Server, "the server's busiest thread, redis-server");
+    Planted::busy(0.4, 0.95).is(Limit::Server, "the server's busiest thread, redis-server");
     // Around the threshold: CPU and queue together.
-    Planted::of(0.885, 0.5).is(Limit::Undecided, "neither side was at its limit");
-    Planted::of(0.895, 0.5).is(Limit::Generator, "busy");
+    Planted::busy(0.885, 0.5).is(Limit::Undecided, "neither side was at its limit");
+    Planted::busy(0.895, 0.5).is(Limit::Generator, "busy");
     // Both: the server does at least this much, and hardly more.
-    let found = Planted::of(0.95, 0.96).is(Limit::Generator, "busy");
+    let found = Planted::busy(0.95, 0.96).is(Limit::Generator, "busy");
     assert!(found.reasons[1].contains("little is left"), "{found:?}");
 }
 
 #[test]
 fn where_both_have_room_connections_wait_and_doubling_them_would_show() {
-    let found = Planted::of(0.3, 0.4).is(Limit::Path, "neither side was busy");
+    let found = Planted::busy(0.3, 0.4).is(Limit::Path, "neither side was busy");
     assert_eq!(
         found.next.as_deref(),
         Some("jostle judge --double -- redis-benchmark -c {50}")
@@ -156,12 +156,12 @@ fn where_both_have_room_connections_wait_and_doubling_them_would_show() {
         doubled: false,
         copies: false,
     };
-    let found = Planted::of(0.3, 0.4)
+    let found = Planted::busy(0.3, 0.4)
         .with(|run| run.pair = Some(turn))
         .is(Limit::Path, "busy");
     assert_eq!(found.next, None);
-    Planted::of(0.8, 0.5).is(Limit::Undecided, "nor had both of them room");
-    let found = Planted::of(0.3, 0.0)
+    Planted::busy(0.8, 0.5).is(Limit::Undecided, "nor had both of them room");
+    let found = Planted::busy(0.3, 0.0)
         .with(|run| run.server = None)
         .is(Limit::Undecided, "not found");
     assert!(found.meaning.contains("without seeing the server"));
@@ -175,28 +175,28 @@ fn a_generator_that_a_quota_or_a_signal_keeps_from_running_is_the_limit() {
             side.quota_cpus = Some(1.0 - dose);
             side.quota_group = Some(group.to_owned());
         };
-        Planted::of(0.2, 0.1)
+        Planted::busy(0.2, 0.1)
             .with(|run| throttled(&mut run.generator, "/g"))
             .is(Limit::Generator, "a CPU quota of");
-        Planted::of(0.2, 0.1)
+        Planted::busy(0.2, 0.1)
             .with(|run| throttled(server(run), "/s"))
             .is(Limit::Server, "kept the server from running");
         // One container around both: neither is to blame.
-        Planted::of(0.2, 0.1)
+        Planted::busy(0.2, 0.1)
             .with(|run| {
                 throttled(&mut run.generator, "/both");
                 throttled(server(run), "/both");
             })
             .is(Limit::Machine, "same control group");
-        Planted::of(0.2, 0.1)
+        Planted::busy(0.2, 0.1)
             .with(|run| run.generator.stopped_s = column(dose))
             .is(Limit::Generator, "stopped by a signal");
-        Planted::of(0.2, 0.1)
+        Planted::busy(0.2, 0.1)
             .with(|run| server(run).stopped_s = column(dose))
             .is(Limit::Server, "stopped by a signal");
     }
     // Throttled in one period of a hundred: as a clean run may be.
-    Planted::of(0.2, 0.1)
+    Planted::busy(0.2, 0.1)
         .with(|run| run.generator.throttled_s = Some(column(0.01)))
         .is(Limit::Path, "neither");
 }
@@ -209,13 +209,13 @@ fn throttling_is_counted_once_for_threads_that_are_stopped_together() {
         let other = run.generator.busiest[0].clone();
         run.generator.busiest.push(other);
     };
-    Planted::of(0.4, 0.1).with(two).is(Limit::Path, "neither");
+    Planted::busy(0.4, 0.1).with(two).is(Limit::Path, "neither");
 }
 
 #[test]
 fn neighbours_harm_only_whom_they_keep_waiting_and_are_named() {
     // On the generator's CPU: half of it, and the generator wants all of it.
-    let found = Planted::of(0.5, 0.3)
+    let found = Planted::busy(0.5, 0.3)
         .with(|run| {
             queue(&mut run.generator, 0.45);
             hog(run, 0.5);
@@ -226,29 +226,29 @@ fn neighbours_harm_only_whom_they_keep_waiting_and_are_named() {
         "{found:?}"
     );
     // A fifth of the CPU, of a generator that has room.
-    Planted::of(0.5, 0.3)
+    Planted::busy(0.5, 0.3)
         .with(|run| {
             queue(&mut run.generator, 0.18);
             hog(run, 0.2);
         })
         .is(Limit::Generator, "runnable for 18 %");
     // It ran elsewhere: nobody waited for it.
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| hog(run, 0.9))
         .is(Limit::Path, "neither");
     // They waited for each other, and nobody else ran.
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| queue(&mut run.generator, 0.15))
         .is(Limit::Path, "neither");
     // The server was kept from its CPU: its figures are not its own.
-    Planted::of(0.3, 0.5)
+    Planted::busy(0.3, 0.5)
         .with(|run| {
             queue(server(run), 0.45);
             hog(run, 0.5);
         })
         .is(Limit::Machine, "the server's busiest thread");
     // Who ran cannot be seen, as in a container.
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| {
             queue(&mut run.generator, 0.3);
             run.machine.others_s = None;
@@ -258,14 +258,14 @@ fn neighbours_harm_only_whom_they_keep_waiting_and_are_named() {
 
 #[test]
 fn the_machine_is_the_limit_where_its_cpus_or_ports_are_used_up_or_stolen() {
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| run.machine.stolen_s = column(0.3))
         .is(Limit::Machine, "the hypervisor took 15 %");
     // Ten backends, none of them busy.
-    Planted::of(0.5, 0.3)
+    Planted::busy(0.5, 0.3)
         .with(|run| server(run).cpu_s = column(1.45))
         .is(Limit::Machine, "2 CPUs were all in use");
-    Planted::of(0.05, 0.3)
+    Planted::busy(0.05, 0.3)
         .with(|run| server(run).cpu_s = column(1.85))
         .is(Limit::Server, "1.85 of the 2 CPUs");
     // Bound to one CPU, which eight threads share: none of them is busy for long.
@@ -273,12 +273,12 @@ fn the_machine_is_the_limit_where_its_cpus_or_ports_are_used_up_or_stolen() {
         side.cpu_s = column(used);
         side.allowed_cpus = Some(1);
     };
-    Planted::of(0.12, 0.3)
+    Planted::busy(0.12, 0.3)
         .with(|run| bound(&mut run.generator, 0.93))
         .is(Limit::Generator, "0.93 of the one CPU that it may run on");
     // Each fills a CPU of its own: that whose threads wait for it longer has the queue.
     for (waits, limit) in [(0.8, Limit::Server), (0.2, Limit::Generator)] {
-        Planted::of(0.12, 0.3)
+        Planted::busy(0.12, 0.3)
             .with(|run| {
                 bound(&mut run.generator, 0.91);
                 run.generator.queued_s = Some(column(0.3));
@@ -287,28 +287,28 @@ fn the_machine_is_the_limit_where_its_cpus_or_ports_are_used_up_or_stolen() {
             })
             .is(limit, "of the one CPU that it may run on");
     }
-    Planted::of(0.12, 0.3)
+    Planted::busy(0.12, 0.3)
         .with(|run| bound(&mut run.generator, 0.87))
         .is(Limit::Path, "neither");
-    Planted::of(0.3, 0.12)
+    Planted::busy(0.3, 0.12)
         .with(|run| bound(server(run), 0.93))
         .is(Limit::Server, "the server used 0.93 of the one CPU");
 }
 
 #[test]
 fn a_full_accept_queue_is_the_server_s_and_lost_segments_are_the_path_s() {
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| traffic(run).backlog = Some(vec![512.0; LOOKS]))
         .is(Limit::Server, "accept queue was full");
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| traffic(run).retransmitted = vec![20.0; LOOKS])
         .is(Limit::Path, "2.0 % of the segments");
     // They tell why nothing is decided where the generator has little room.
     let unread = |run: &mut Watched| traffic(run).generator_unread_bytes = vec![900.0; LOOKS];
-    Planted::of(0.8, 0.3)
+    Planted::busy(0.8, 0.3)
         .with(unread)
         .is(Limit::Undecided, "answers lay unread");
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(unread)
         .is(Limit::Path, "neither");
 }
@@ -316,7 +316,7 @@ fn a_full_accept_queue_is_the_server_s_and_lost_segments_are_the_path_s() {
 #[test]
 fn since_when_is_told_and_a_part_of_the_time_counts() {
     let from_half = |column: &mut Vec<f64>, value: f64| column[LOOKS / 2..].fill(value);
-    let found = Planted::of(0.4, 0.5)
+    let found = Planted::busy(0.4, 0.5)
         .with(|run| {
             from_half(&mut run.generator.busiest[0].cpu_s, 0.095);
             from_half(&mut run.generator.cpu_s, 0.095);
@@ -326,10 +326,10 @@ fn since_when_is_told_and_a_part_of_the_time_counts() {
     assert!((4.0..=6.2).contains(&since), "{since}");
     assert!(found.reasons[1].contains("busy for"), "{found:?}");
     // One second of ten is none of its business.
-    Planted::of(0.4, 0.5)
+    Planted::busy(0.4, 0.5)
         .with(|run| run.generator.busiest[0].cpu_s[40..50].fill(0.1))
         .is(Limit::Path, "neither");
-    let found = Planted::of(0.4, 0.95).is(Limit::Server, "busy");
+    let found = Planted::busy(0.4, 0.95).is(Limit::Server, "busy");
     assert!(found.since_s.unwrap() < 0.2, "{found:?}");
 }
 
@@ -337,7 +337,7 @@ fn since_when_is_told_and_a_part_of_the_time_counts() {
 fn start_and_end_without_traffic_are_left_out() {
     // Two seconds of loading a file, during which its thread is busy, then idle; and
     // one of writing a report.
-    let found = Planted::of(0.3, 0.4)
+    let found = Planted::busy(0.3, 0.4)
         .with(|run| {
             traffic(run).bytes[..20].fill(0.0);
             traffic(run).bytes[90..].fill(0.0);
@@ -348,7 +348,7 @@ fn start_and_end_without_traffic_are_left_out() {
         .is(Limit::Path, "neither");
     assert_eq!((found.from_s, found.to_s), (2.1, 8.9));
     // A gap in the middle is no end: there the generator may have stood still.
-    let found = Planted::of(0.3, 0.4)
+    let found = Planted::busy(0.3, 0.4)
         .with(|run| {
             traffic(run).bytes[40..60].fill(0.0);
             run.generator.stopped_s[40..60].fill(0.1);
@@ -363,18 +363,18 @@ fn what_was_hardly_seen_is_not_judged() {
         traffic(run).bytes[3..].fill(0.0);
         traffic(run).connections[3..].fill(0.0);
     };
-    Planted::of(0.95, 0.4)
+    Planted::busy(0.95, 0.4)
         .with(short)
         .is(Limit::Undecided, "let the command run");
-    Planted::of(0.95, 0.4)
+    Planted::busy(0.95, 0.4)
         .with(|run| run.generator.queued_s = None)
         .is(Limit::Undecided, "schedstat");
     // A loop in a shell that starts a client for each request.
-    Planted::of(0.95, 0.4)
+    Planted::busy(0.95, 0.4)
         .with(|run| run.seen_share = Some(0.3))
         .is(Limit::Undecided, "70 % of the command's CPU time");
     // Half of next to nothing is no loss.
-    Planted::of(0.01, 0.4)
+    Planted::busy(0.01, 0.4)
         .with(|run| run.seen_share = Some(0.5))
         .is(Limit::Path, "neither");
     // Nothing at all.
@@ -405,7 +405,7 @@ fn the_number_of_connections_is_found_in_commands_of_known_shape() {
 fn pairs(ratio: f64, busy: f64) -> Vec<Run> {
     let run = |block: u64, doubled: bool| {
         let load = if doubled { 100 } else { 50 };
-        let planted = Planted::of(busy - 0.01, 0.5).with(|run| {
+        let planted = Planted::busy(busy - 0.01, 0.5).with(|run| {
             run.pair = Some(Turn {
                 block,
                 load,
@@ -421,7 +421,7 @@ fn pairs(ratio: f64, busy: f64) -> Vec<Run> {
                 .for_each(|bytes| *bytes *= factor);
             run.finding = find(run);
         });
-        Run::of(&planted.watched).unwrap()
+        Run::from_watched(&planted.watched).unwrap()
     };
     (1..=6)
         .flat_map(|block| [run(block, false), run(block, true)])
@@ -461,7 +461,7 @@ fn pairs_settle_what_watching_cannot() {
 #[test]
 fn where_each_request_has_its_connection_connections_are_the_work() {
     let run = |block: u64, doubled: bool| {
-        let planted = Planted::of(0.3, 0.5).with(|run| {
+        let planted = Planted::busy(0.3, 0.5).with(|run| {
             run.pair = Some(Turn {
                 block,
                 load: 50,
@@ -473,7 +473,7 @@ fn where_each_request_has_its_connection_connections_are_the_work() {
             traffic.bytes.fill(if doubled { 300.0 } else { 500.0 });
             traffic.opened.fill(if doubled { 150.0 } else { 100.0 });
         });
-        Run::of(&planted.watched).unwrap()
+        Run::from_watched(&planted.watched).unwrap()
     };
     let runs: Vec<Run> = (1..=6)
         .flat_map(|block| [run(block, false), run(block, true)])
@@ -487,7 +487,7 @@ fn where_each_request_has_its_connection_connections_are_the_work() {
 #[test]
 fn where_no_connection_is_seen_the_printed_rate_is_the_work() {
     let run = |doubled: bool, rates: &[f64]| {
-        let planted = Planted::of(0.3, 0.5).with(|run| {
+        let planted = Planted::busy(0.3, 0.5).with(|run| {
             run.pair = Some(Turn {
                 doubled,
                 ..Turn::default()
@@ -503,7 +503,7 @@ fn where_no_connection_is_seen_the_printed_rate_is_the_work() {
                 ..Output::default()
             });
         });
-        Run::of(&planted.watched)
+        Run::from_watched(&planted.watched)
     };
     let runs = [run(false, &[100.0, 20.0]), run(true, &[180.0])].map(Option::unwrap);
     let doubled = settle(&["wrk".to_owned()], &runs, false).unwrap();

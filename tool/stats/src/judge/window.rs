@@ -19,13 +19,10 @@ const WORKS: f64 = 0.1;
 /// From the first interval with traffic to the last one in which the command still had
 /// connections, or tried to connect: a server that stands still at the end is a part of the
 /// run, and a generator that writes its report is not.
-pub(super) fn of(watched: &Watched) -> Range<usize> {
+pub(super) fn range(watched: &Watched) -> Range<usize> {
     let activity = activity(watched);
-    let positive: Vec<f64> = activity
-        .iter()
-        .copied()
-        .filter(|rate| *rate > 0.0)
-        .collect();
+    let positive = activity.iter();
+    let positive: Vec<f64> = positive.copied().filter(|rate| *rate > 0.0).collect();
     let Some(usual) = median(&positive) else {
         return 0..0;
     };
@@ -117,17 +114,14 @@ impl<'a> Window<'a> {
     /// The values of a column at its looks.
     pub(super) fn looks<'b>(&self, column: &'b [f64]) -> &'b [f64] {
         let end = self.range.end.min(column.len());
-        column
-            .get(self.range.start.min(end)..end)
-            .unwrap_or_default()
+        let column = column.get(self.range.start.min(end)..end);
+        column.unwrap_or_default()
     }
 
     /// The mean of a column that is a number of connections, over its time.
     pub(super) fn mean(&self, column: &[f64]) -> f64 {
-        let each = self
-            .looks(column)
-            .iter()
-            .zip(self.looks(&self.watched.span_s));
+        let each = self.looks(column).iter();
+        let each = each.zip(self.looks(&self.watched.span_s));
         let sum: f64 = each.map(|(value, span)| value * span).sum();
         sum / self.wall_s.max(f64::MIN_POSITIVE)
     }
@@ -156,9 +150,8 @@ impl<'a> Window<'a> {
     /// When it ends.
     pub(super) fn stop_s(&self) -> f64 {
         let last = self.range.end.checked_sub(1);
-        last.and_then(|last| self.watched.end_s.get(last))
-            .copied()
-            .unwrap_or(0.0)
+        let all = last.and_then(|last| self.watched.end_s.get(last));
+        all.copied().unwrap_or(0.0)
     }
 
     /// CPU time and time in the run queue of the busiest thread, as shares.
@@ -244,9 +237,6 @@ impl Busy<'_> {
 
 fn sum(column: &[f64], range: &Range<usize>) -> f64 {
     let end = range.end.min(column.len());
-    column
-        .get(range.start.min(end)..end)
-        .unwrap_or_default()
-        .iter()
-        .sum()
+    let column = column.get(range.start.min(end)..end);
+    column.unwrap_or_default().iter().sum()
 }

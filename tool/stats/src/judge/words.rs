@@ -26,30 +26,6 @@ pub(super) fn seconds(value: f64) -> String {
     format!("{value:.1} s")
 }
 
-pub(super) fn too_short(window: &Window<'_>) -> String {
-    format!(
-        "traffic was seen for {}, in {} looks: let the command run for {} or more",
-        seconds(window.wall_s),
-        window.range.len(),
-        seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s))
-    )
-}
-
-pub(super) fn no_connection_of_its_own(opened: f64, watched: &Watched) -> String {
-    format!(
-        "none of the {opened:.0} connections that were opened meanwhile was seen to be the \
-         command's, in {} looks",
-        watched.span_s.len()
-    )
-}
-
-pub(super) fn refused(opened: f64, failed: f64) -> String {
-    format!(
-        "{failed:.0} of {opened:.0} attempts to connect failed, and no connection carried a byte: \
-         nobody listens where the command connects to"
-    )
-}
-
 pub(super) fn failed(watched: &Watched) -> String {
     let how = match (watched.exit, &watched.signal) {
         (Some(code), _) => format!("exit code {code}"),
@@ -65,26 +41,9 @@ pub(super) fn no_port(line: &str) -> String {
     format!("the command failed, as no port was left for a new connection: `{line}`")
 }
 
-pub(super) fn short_lived(seen: f64) -> String {
-    format!(
-        "{} of the command's CPU time belongs to processes that ended before they could be watched",
-        percent(1.0 - seen)
-    )
-}
-
-pub(super) fn stopped(side: &str, share: f64) -> String {
-    format!(
-        "the {side} was stopped by a signal for {} of the time",
-        percent(share)
-    )
-}
-
 pub(super) fn gone(window: &Window<'_>, share: f64) -> String {
-    let column = window
-        .watched
-        .server
-        .as_ref()
-        .and_then(|side| side.gone_s.as_ref());
+    let column = window.watched.server.as_ref();
+    let column = column.and_then(|side| side.gone_s.as_ref());
     let spans = column.into_iter().flatten().zip(&window.watched.end_s);
     let since = spans.clone().find(|(gone_s, _)| **gone_s > 0.0);
     let since_s = since.map_or(0.0, |(gone_s, end_s)| end_s - gone_s);
@@ -99,10 +58,8 @@ pub(super) fn throttled(side: &str, of: &Side, share: f64) -> String {
     let quota = of
         .quota_cpus
         .map_or(String::new(), |cpus| format!(" of {cpus} CPUs"));
-    let group = of
-        .quota_group
-        .as_ref()
-        .map_or(String::new(), |group| format!(" ({group})"));
+    let group = of.quota_group.as_ref();
+    let group = group.map_or(String::new(), |group| format!(" ({group})"));
     format!(
         "a CPU quota{quota}{group} kept the {side} from running for {} of the time",
         percent(share)
@@ -123,26 +80,6 @@ pub(super) fn stolen(share: f64) -> String {
 
 fn name(busy: Busy<'_>) -> String {
     format!("{} (thread {})", busy.thread.name, busy.thread.tid)
-}
-
-pub(super) fn busy(side: &str, busy: Busy<'_>) -> String {
-    format!(
-        "the {side}'s busiest thread, {}, was busy for {} of the time: {} on a CPU, {} waiting for \
-         one; from {} on it is the limit",
-        name(busy),
-        percent(busy.share()),
-        percent(busy.cpu),
-        percent(busy.queued),
-        percent(BUSY)
-    )
-}
-
-pub(super) fn near(server: Busy<'_>) -> String {
-    format!(
-        "the server's busiest thread, {}, was busy for {} of the time too: little is left there",
-        name(server),
-        percent(server.share())
-    )
 }
 
 /// Who ran while it waited.
@@ -197,13 +134,6 @@ pub(super) fn full(cpus: f64, generator: f64, server: f64, behind: f64, others: 
     )
 }
 
-pub(super) fn ports(ports: u64, left: f64, time_wait: f64) -> String {
-    format!(
-        "of {ports} ports for new connections {left:.0} were left, with {time_wait:.0} sockets in \
-         TIME_WAIT"
-    )
-}
-
 pub(super) fn held(side: &str, process: &Process, cpus: f64, used: f64) -> String {
     let (limit, by) = match process.gomaxprocs {
         Some(setting) => (cpus, format!("GOMAXPROCS={setting}")),
@@ -219,42 +149,13 @@ pub(super) fn held(side: &str, process: &Process, cpus: f64, used: f64) -> Strin
     )
 }
 
-pub(super) fn perhaps_held(process: &Process, used: f64) -> String {
-    format!(
-        "neither side's threads were busy, but the {} threads of the generator's process {} (pid \
-         {}) used {used:.2} CPUs together: a lock may hold them there, which more copies of the \
-         command would show",
-        process.threads, process.name, process.pid
-    )
-}
-
-pub(super) fn silent(silent_s: f64, from_s: f64) -> String {
-    format!(
-        "nothing was carried for {}, first from {} on, and neither side was seen to be kept from \
-         running",
-        seconds(silent_s),
-        seconds(from_s)
-    )
-}
-
-pub(super) fn delayed(share: f64) -> String {
-    format!(
-        "each connection waited for delayed acknowledgements (40 ms each) for {} of the time: {}",
-        percent(share),
-        tcp::NAGLE
-    )
-}
-
 /// The cost of a full accept queue: the schedule of this kernel's SYNs.
 fn refusals(window: &Window<'_>) -> Option<String> {
     let network = window.watched.network.as_ref()?;
     let [overflows, again] =
         [&network.overflows, &network.syn_again].map(|column| window.sum(column));
-    let after: Vec<String> = network
-        .syn_again_after_s
-        .iter()
-        .map(f64::to_string)
-        .collect();
+    let syn_again_after_s = network.syn_again_after_s.iter();
+    let after: Vec<String> = syn_again_after_s.map(f64::to_string).collect();
     (overflows >= 1.0).then(|| {
         format!(
             "{}, {} s after one another: {}",
@@ -263,25 +164,6 @@ fn refusals(window: &Window<'_>) -> Option<String> {
             tcp::BACKLOG
         )
     })
-}
-
-pub(super) fn refused_by_queue(window: &Window<'_>, share: f64) -> String {
-    format!(
-        "{} of the connections waited for an answer to their SYN: {}",
-        percent(share),
-        refusals(window).unwrap_or_default()
-    )
-}
-
-pub(super) fn downstream(peer: &Peer) -> String {
-    format!(
-        "the server itself waited for {}: it has {} connection{} there, waiting for an answer in \
-         {} of the looks",
-        peer.at,
-        peer.connections,
-        if peer.connections == 1 { "" } else { "s" },
-        percent(peer.waiting_share.unwrap_or(0.0))
-    )
 }
 
 /// `bytes` where the waits were for a disk, and no page faults.
@@ -313,31 +195,6 @@ pub(super) fn on_disk(
     )
 }
 
-pub(super) fn unread_at_server(unread: f64, open: f64, server: Busy<'_>) -> String {
-    format!(
-        "requests lay unread at the server on {unread:.0} of {open:.0} connections, while its \
-         busiest thread was busy for {} of the time: its pool of workers is the limit, or what \
-         these wait for (a lock, a disk, another server)",
-        percent(server.share())
-    )
-}
-
-pub(super) fn in_turn(waiting: f64, server: Busy<'_>) -> String {
-    format!(
-        "{waiting:.0} connections waited for answers, which came one after the other at even \
-         distances, while the server's busiest thread was busy for {} of the time: a lock or \
-         another queue inside the server is the limit",
-        percent(server.share())
-    )
-}
-
-pub(super) fn at_locks(waiting: f64, processes: u64) -> String {
-    format!(
-        "{waiting:.1} of the server's {processes} processes waited for a lock of the database, as \
-         their titles say: its locks are the limit"
-    )
-}
-
 pub(super) fn backlog(limit: f64) -> String {
     format!("the server's accept queue was full: {limit:.0} connections waited to be accepted")
 }
@@ -354,67 +211,8 @@ pub(super) fn unread(window: &Window<'_>) -> Option<f64> {
     (!within.is_empty()).then(|| late as f64 / within.len() as f64)
 }
 
-pub(super) fn reads_late(late: f64, generator: Busy<'_>) -> String {
-    format!(
-        "answers lay unread at the generator in {} of the looks, and its busiest thread, {}, was \
-         busy for {} of the time: it is nearly at its limit",
-        percent(late),
-        name(generator),
-        percent(generator.share())
-    )
-}
-
-pub(super) fn no_server(generator: Busy<'_>) -> String {
-    format!(
-        "the generator was busy for {} of the time at most, and the server was not found on this \
-         machine",
-        percent(generator.share())
-    )
-}
-
-fn both(generator: Busy<'_>, server: Busy<'_>) -> String {
-    format!(
-        "busiest thread of the generator {}, of the server {} ({})",
-        percent(generator.share()),
-        percent(server.share()),
-        name(server)
-    )
-}
-
 pub(super) fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!("neither side was busy: {}", both(generator, server))
-}
-
-/// How many of so many connections waited inside the server.
-pub(super) fn inside((waiting, open): (f64, f64)) -> String {
-    format!(
-        "{waiting:.0} of {open:.0} connections waited for answers, and their requests had been \
-         read: each waits inside the server for something else than a CPU, such as a timer, a \
-         lock or a pool"
-    )
-}
-
-pub(super) fn paced(idle: f64, generator: Busy<'_>, server: Busy<'_>) -> String {
-    format!(
-        "{}, and no answer was owed on {} of the connections: the command keeps a pace of its own",
-        self::idle(generator, server),
-        percent(idle)
-    )
-}
-
-pub(super) fn between(generator: Busy<'_>, server: Busy<'_>) -> String {
-    format!(
-        "neither side was at its limit, nor had both of them room: {}",
-        both(generator, server)
-    )
-}
-
-pub(super) fn partly(time_s: f64, all_s: f64) -> String {
-    format!(
-        "the generator was at its limit in {} of {}",
-        seconds(time_s),
-        seconds(all_s)
-    )
 }
 
 /// Other observations that distort the figures, but did not decide.
@@ -531,4 +329,112 @@ pub fn doubling(command: &[String]) -> Option<String> {
         })
         .collect();
     Some(format!("jostle judge --double -- {}", words.join(" ")))
+}
+
+/// Functions that format a sentence: `name(what it is made of) = (what format! takes);`.
+macro_rules! sentences {
+    ($($(#[$doc:meta])* $name:ident($($of:tt)*) = $words:tt;)*) => {
+        $($(#[$doc])* pub(super) fn $name($($of)*) -> String { format! $words })*
+    };
+}
+
+sentences! {
+    too_short(window: &Window<'_>) = (
+        "traffic was seen for {}, in {} looks: let the command run for {} or more",
+        seconds(window.wall_s), window.range.len(),
+        seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s)));
+
+    no_connection_of_its_own(opened: f64, watched: &Watched) = (
+        "none of the {opened:.0} connections that were opened meanwhile was seen to be the \
+         command's, in {} looks", watched.span_s.len());
+
+    refused(opened: f64, failed: f64) = (
+        "{failed:.0} of {opened:.0} attempts to connect failed, and no connection carried a byte: \
+         nobody listens where the command connects to");
+
+    short_lived(seen: f64) = (
+        "{} of the command's CPU time belongs to processes that ended before they could be watched",
+        percent(1.0 - seen));
+
+    stopped(side: &str, share: f64) = ("the {side} was stopped by a signal for {} of the time",
+        percent(share));
+
+    busy(side: &str, busy: Busy<'_>) = (
+        "the {side}'s busiest thread, {}, was busy for {} of the time: {} on a CPU, {} waiting for \
+         one; from {} on it is the limit",
+        name(busy), percent(busy.share()), percent(busy.cpu), percent(busy.queued), percent(BUSY));
+
+    near(server: Busy<'_>) = (
+        "the server's busiest thread, {}, was busy for {} of the time too: little is left there",
+        name(server), percent(server.share()));
+
+    ports(ports: u64, left: f64, time_wait: f64) = (
+        "of {ports} ports for new connections {left:.0} were left, with {time_wait:.0} sockets in \
+         TIME_WAIT");
+
+    perhaps_held(process: &Process, used: f64) = (
+        "neither side's threads were busy, but the {} threads of the generator's process {} (pid \
+         {}) used {used:.2} CPUs together: a lock may hold them there, which more copies of the \
+         command would show", process.threads, process.name, process.pid);
+
+    silent(silent_s: f64, from_s: f64) = (
+        "nothing was carried for {}, first from {} on, and neither side was seen to be kept from \
+         running", seconds(silent_s), seconds(from_s));
+
+    delayed(share: f64) = (
+        "each connection waited for delayed acknowledgements (40 ms each) for {} of the time: {}",
+        percent(share), tcp::NAGLE);
+
+    refused_by_queue(window: &Window<'_>, share: f64) = (
+        "{} of the connections waited for an answer to their SYN: {}",
+        percent(share), refusals(window).unwrap_or_default());
+
+    downstream(peer: &Peer) = (
+        "the server itself waited for {}: it has {} connection{} there, waiting for an answer in \
+         {} of the looks",
+        peer.at, peer.connections, if peer.connections == 1 { "" } else { "s" },
+        percent(peer.waiting_share.unwrap_or(0.0)));
+
+    unread_at_server(unread: f64, open: f64, server: Busy<'_>) = (
+        "requests lay unread at the server on {unread:.0} of {open:.0} connections, while its \
+         busiest thread was busy for {} of the time: its pool of workers is the limit, or what \
+         these wait for (a lock, a disk, another server)", percent(server.share()));
+
+    in_turn(waiting: f64, server: Busy<'_>) = (
+        "{waiting:.0} connections waited for answers, which came one after the other at even \
+         distances, while the server's busiest thread was busy for {} of the time: a lock or \
+         another queue inside the server is the limit", percent(server.share()));
+
+    at_locks(waiting: f64, processes: u64) = (
+        "{waiting:.1} of the server's {processes} processes waited for a lock of the database, as \
+         their titles say: its locks are the limit");
+
+    reads_late(late: f64, generator: Busy<'_>) = (
+        "answers lay unread at the generator in {} of the looks, and its busiest thread, {}, was \
+         busy for {} of the time: it is nearly at its limit",
+        percent(late), name(generator), percent(generator.share()));
+
+    no_server(generator: Busy<'_>) = (
+        "the generator was busy for {} of the time at most, and the server was not found on this \
+         machine", percent(generator.share()));
+
+    both(generator: Busy<'_>, server: Busy<'_>) = (
+        "busiest thread of the generator {}, of the server {} ({})",
+        percent(generator.share()), percent(server.share()), name(server));
+
+    /// How many of so many connections waited inside the server.
+    inside((waiting, open): (f64, f64)) = (
+        "{waiting:.0} of {open:.0} connections waited for answers, and their requests had been \
+         read: each waits inside the server for something else than a CPU, such as a timer, a \
+         lock or a pool");
+
+    paced(idle: f64, generator: Busy<'_>, server: Busy<'_>) = (
+        "{}, and no answer was owed on {} of the connections: the command keeps a pace of its own",
+        self::idle(generator, server), percent(idle));
+
+    between(generator: Busy<'_>, server: Busy<'_>) = (
+        "neither side was at its limit, nor had both of them room: {}", both(generator, server));
+
+    partly(time_s: f64, all_s: f64) = ("the generator was at its limit in {} of {}",
+        seconds(time_s), seconds(all_s));
 }

@@ -260,9 +260,8 @@ impl Figures {
         let number = |name| self.numbers.get(name).copied();
         let requests = number("requests").unwrap_or(0.0);
         let (rate_per_s, total_ms) = (number("rate_per_s"), self.numbers.remove(TOTAL));
-        let all = rate_per_s
-            .zip(total_ms)
-            .map(|(rate, total)| rate * total / 1e3);
+        let all = rate_per_s.zip(total_ms);
+        let all = all.map(|(rate, total)| rate * total / 1e3);
         all.is_some_and(|all| (all - requests).abs() <= (1e-6 * requests).max(0.5))
     }
 

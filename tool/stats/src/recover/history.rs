@@ -72,10 +72,8 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
     let at = next.map(|next| next.granted).filter(|at| *at >= struck);
     let by_itself = at.filter(|at| handed_on.is_none_or(|release| *at < release));
     let since = |from: Option<u64>| Some(at? as i64 - from? as i64);
-    let lease_end = seen
-        .leased_at_ns
-        .zip(seen.lease_ns)
-        .map(|(at, lease)| at + lease);
+    let lease_end = seen.leased_at_ns.zip(seen.lease_ns);
+    let lease_end = lease_end.map(|(at, lease)| at + lease);
     let lost = by_itself.is_some();
     let (two_believed_ns, two_ran_ns) = believed(seen, &holds).unzip();
     let client = client_told(seen.history);
@@ -281,9 +279,8 @@ fn client_told(history: &[Event]) -> Option<u64> {
 
 /// When the old owner was told, and by whom: by its client, or by its release that failed.
 fn told_at(old: Option<&Hold>, client: Option<u64>) -> Option<(u64, ToldBy)> {
-    let release = old
-        .and_then(|old| old.ended)
-        .filter(|(_, succeeded)| !succeeded);
+    let release = old.and_then(|old| old.ended);
+    let release = release.filter(|(_, succeeded)| !succeeded);
     let release = release.map(|(at, _)| (at, ToldBy::Release));
     client.map(|at| (at, ToldBy::Client)).or(release)
 }

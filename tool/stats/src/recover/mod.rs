@@ -85,17 +85,11 @@ impl Fraction {
 impl Summary {
     /// None where the runs are of another workload.
     pub fn of(point: &PointSummary<'_>) -> Option<Summary> {
-        let runs: Vec<&Recovery> = point
-            .runs
-            .iter()
-            .filter_map(|run| run.recovery.as_deref())
-            .collect();
+        let runs = point.runs.iter();
+        let runs: Vec<&Recovery> = runs.filter_map(|run| run.recovery.as_deref()).collect();
         let first = runs.first()?;
-        let mut granted_ns: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run.next_grant_ns)
-            .map(|ns| ns as f64)
-            .collect();
+        let granted_ns = runs.iter().filter_map(|run| run.next_grant_ns);
+        let mut granted_ns: Vec<f64> = granted_ns.map(|ns| ns as f64).collect();
         granted_ns.sort_by(f64::total_cmp);
         let all = granted_ns.len() == runs.len();
         let longest = runs.iter().max_by_key(|run| run.next_grant_ns);
@@ -105,11 +99,8 @@ impl Summary {
             values.map(|ns| ns as f64).collect()
         };
         let leases = || runs.iter().filter_map(|run| run.after_lease_ns);
-        let returns: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run.after_return_ns)
-            .map(|ns| ns as f64)
-            .collect();
+        let returns = runs.iter().filter_map(|run| run.after_return_ns);
+        let returns: Vec<f64> = returns.map(|ns| ns as f64).collect();
         let mut told_by = runs.iter().filter_map(|run| run.told_by);
         Some(Summary {
             fault: first.fault,

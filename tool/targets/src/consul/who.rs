@@ -5,7 +5,7 @@ use crate::who::{Answer, Question, Told, in_brief};
 use jostle_model::who::Party;
 
 pub(crate) fn who(question: &Question<'_>) -> Told {
-    let server = Server::of(named(question.argument, question.credentials)?)?;
+    let server = Server::new(named(question.argument, question.credentials)?)?;
     let name = question.name.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => {
             (byte as char).to_string()
@@ -14,7 +14,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
     });
     let key = server.json("GET", &format!("/v1/kv/{}", name.collect::<String>()), "")?;
     let Some(session) = key[0]["Session"].as_str() else {
-        return Ok(Answer::of(Vec::new(), Vec::new()));
+        return Ok(Answer::new(Vec::new(), Vec::new()));
     };
     let sessions = server.json("GET", "/v1/session/list", "")?;
     let mut sessions = sessions.as_array().into_iter().flatten();
@@ -43,6 +43,6 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
         note: Some(about.join(", ")).filter(|note| !note.is_empty()),
         ..Party::default()
     };
-    let answer = Answer::of(vec![holder], Vec::new());
+    let answer = Answer::new(vec![holder], Vec::new());
     Ok(answer.noting("who waits cannot be known: Consul lists no queries that block"))
 }

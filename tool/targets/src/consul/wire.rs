@@ -3,10 +3,8 @@
 //! `httparse`.
 
 use crate::http_head::Head;
-use crate::login::Login;
-use crate::names::Names;
-use crate::wire::{Answer, Asking, Decoded, Reply, Wire, push_decimal, refused, wrong_kind};
-use crate::{CallError, Keeping, Mode};
+use crate::prelude::*;
+use crate::wire::{Answer, push_decimal};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use serde_json::Value;

@@ -52,9 +52,8 @@ impl Failure {
     /// This failure, if the first bytes that the server sent are HTTP/2's; else what they tell.
     #[must_use]
     pub(super) fn explained(self, first: &[u8]) -> Failure {
-        let is_foreign = first
-            .get(SETTINGS.0)
-            .is_some_and(|kind| *kind != SETTINGS.1);
+        let is_foreign = first.get(SETTINGS.0);
+        let is_foreign = is_foreign.is_some_and(|kind| *kind != SETTINGS.1);
         match self {
             Failure::Ended(_) | Failure::Said(_) if first.starts_with(&ALERT) => {
                 Failure::Ended("it answers with an alert of TLS".to_owned())

@@ -1,10 +1,8 @@
 //! How an etcd is launched, alone or as a member of a cluster.
 
 use super::server::status;
-use crate::SetupError;
-use crate::address::Address;
-use crate::login::Credentials;
-use crate::program::{Ground, LaunchRecipe, Program, Words, free_ports, text};
+use crate::prelude::*;
+use crate::program::free_ports;
 
 pub(super) static PROGRAM: Program = Program {
     file: "etcd",
@@ -27,7 +25,7 @@ impl Launch {
     ///
     /// # Errors
     /// No free ports.
-    pub fn members(count: usize) -> Result<Vec<Launch>, SetupError> {
+    pub fn members(count: usize) -> Result<Vec<Launch>> {
         let ports = match count {
             // Nobody is to be heard: any port.
             0 | 1 => vec![0],
@@ -63,7 +61,7 @@ impl LaunchRecipe for Launch {
         ]
     }
 
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+    fn ready(&self, ground: &Ground) -> Result<()> {
         status(&Address::Tcp(ground.address()), &Credentials::default()).map(drop)
     }
 }

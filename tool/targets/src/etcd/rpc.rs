@@ -250,7 +250,7 @@ impl Channel {
         let response = response.await?;
         is_grpc(response.status(), response.headers())?;
         status(response.headers())?;
-        Ok((sender, Answers::of(response.into_body())))
+        Ok((sender, Answers::new(response.into_body())))
     }
 
     async fn unless_interrupted<T>(
@@ -330,7 +330,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(body: RecvStream) -> Answers {
+    fn new(body: RecvStream) -> Answers {
         Answers {
             body,
             kept: BytesMut::new(),

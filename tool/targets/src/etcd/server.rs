@@ -8,9 +8,9 @@ use super::messages::{
 };
 use super::rpc::{self, Channel, PATIENCE};
 use super::{GRANT, REVOKE};
-use crate::SetupError;
 use crate::address::Address;
 use crate::login::{self, Credentials};
+use crate::{Result, SetupError};
 
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
@@ -23,7 +23,7 @@ const OLDEST: f64 = 3.001;
 ///
 /// # Errors
 /// In words for the user.
-pub(super) fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupError> {
+pub(super) fn status(address: &Address, own: &Credentials) -> Result<StatusResponse> {
     let status = admitted(address, own)?.call::<StatusResponse>(STATUS, &Empty {}, false);
     let status = status.map_err(|failure| unusable(address, &failure))?;
     if login::version(&status.version).is_some_and(|version| version < OLDEST) {
@@ -56,11 +56,7 @@ fn unusable(address: &Address, failure: &Failure) -> SetupError {
 
 /// The time to live, in seconds, that a server grants if `asked_s` is asked for: it grants
 /// no lease that an election could outlast.
-pub(super) fn granted(
-    address: &Address,
-    own: &Credentials,
-    asked_s: i64,
-) -> Result<i64, SetupError> {
+pub(super) fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64> {
     let channel = admitted(address, own)?;
     let request = LeaseGrantRequest { ttl_s: asked_s };
     let granted: Result<LeaseGrantResponse, Failure> = channel.call(GRANT, &request, false);
@@ -72,7 +68,7 @@ pub(super) fn granted(
 }
 
 /// A connection, authenticated if the credentials have a user.
-pub(super) fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError> {
+pub(super) fn admitted(address: &Address, own: &Credentials) -> Result<Channel> {
     let mut channel = Channel::open(address)?;
     let Some(name) = own.user.clone() else {
         return Ok(channel);

@@ -4,13 +4,9 @@ use super::launch::{Launch, PROGRAM};
 use super::messages::{DeleteRangeRequest, DeleteRangeResponse};
 use super::server::{admitted, granted, status, told};
 use super::{DELETE_RANGE, EtcdLock, LEAST_TTL_S, TLS_SCHEME, TTL_S, VARIABLES, after};
-use crate::address::{Address, Members, any};
-use crate::argument;
-use crate::login::Credentials;
-use crate::names::Names;
-use crate::signs::{self, NoSigns, Sign, Told, sign};
-use crate::table::{Entry, LockCapabilities};
-use crate::{Facts, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT, facts};
+use crate::address::{Members, any};
+use crate::prelude::*;
+use crate::signs::{NoSigns, Told};
 use std::time::Duration;
 
 /// An etcd.
@@ -54,21 +50,12 @@ impl Target for Etcd {
                   authentication are $ETCDCTL_USER and $ETCDCTL_PASSWORD, or those of --credentials. \
                   etcd:https://HOST:PORT asks for TLS, ?ca=FILE behind the last of them for TLS with \
                   that authority.",
-        lock: LockCapabilities {
-            fifo: true,
-            remote: true,
-            durable: true,
-            replicated: true,
-            clusters: true,
-            fenced: true,
-            usual_lease: Some(Duration::from_secs(TTL_S as u64)),
-            renews: true,
-            ..LockCapabilities::TIMED
-        },
+        lock: capabilities!(LockCapabilities::TIMED; fifo, remote, durable, replicated, clusters,
+            fenced, usual_lease: Some(Duration::from_secs(TTL_S as u64)), renews),
         ..Entry::SERVICE
     };
 
-    fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
+    fn prepare(setup: &Setup<'_>) -> Result<Etcd> {
         let named = |places: &str| Address::several(places, Some(TLS_SCHEME));
         let (servers, own, pid) = setup.servers(named, VARIABLES, Launch::members)?;
         let servers = Members::look(servers);
@@ -88,7 +75,7 @@ impl Target for Etcd {
         })
     }
 
-    fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
+    fn join(&self, worker: usize) -> Result<EtcdLock> {
         let servers = self.servers.for_worker(worker);
         let mut lock = any(&servers, |server| {
             EtcdLock::open(admitted(server, &self.own)?, server, self.names, self.ttl_s)
@@ -103,7 +90,7 @@ impl Target for Etcd {
     }
 
     /// Removes the keys of killed workers, which would otherwise stay until their leases end.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    fn remove_leftovers(&self) -> Result<()> {
         let prefix = self.names.prefix().to_vec();
         let request = DeleteRangeRequest {
             range_end: after(&prefix),
@@ -116,7 +103,7 @@ impl Target for Etcd {
         })
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    fn server(&self) -> Result<Option<ServerFigures>> {
         Ok(Some(ServerFigures::of_process(self.pid)))
     }
 
@@ -135,9 +122,8 @@ impl Target for Etcd {
             (None, None) => return Err(NoSigns::Silent(silent.join(", "))),
             _ => {}
         }
-        let leader = told
-            .as_ref()
-            .map(|told| format!("{:x}", told.leader).into());
+        let leader = told.as_ref();
+        let leader = leader.map(|told| format!("{:x}", told.leader).into());
         let header = told.and_then(|told| told.header);
         let life = header.map(|header| format!("cluster {:x}", header.cluster_id).into());
         Ok(signs::known([

@@ -69,7 +69,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
     })?;
     let mut parties = parties.into_iter();
     let holder = parties.next().into_iter().collect();
-    let answer = Answer::of(holder, parties.collect());
+    let answer = Answer::new(holder, parties.collect());
     Ok(match answer.holders.is_empty() {
         true => answer,
         false => {

@@ -5,7 +5,7 @@ use super::place::Place;
 use super::session::{Dial, Session};
 use super::wire::{self, Numbers, Search};
 use crate::login::Credentials;
-use crate::{CallError, SetupError};
+use crate::{CallError, Result, SetupError};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::ops::Sub;
@@ -43,7 +43,7 @@ const THE_SAME: usize = 4;
 const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const READINGS_AT_MOST: usize = 100;
 
-fn settled(mut read: impl FnMut() -> Result<Counts, SetupError>) -> Result<Counts, SetupError> {
+fn settled(mut read: impl FnMut() -> Result<Counts>) -> Result<Counts> {
     let (mut last, mut same) = (read()?, 1);
     for _ in 1..READINGS_AT_MOST {
         std::thread::sleep(BETWEEN_READINGS);
@@ -73,11 +73,7 @@ impl Monitor {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn read(
-        &self,
-        dial: &Dial,
-        credentials: &Credentials,
-    ) -> Result<Option<Counts>, SetupError> {
+    pub(super) fn read(&self, dial: &Dial, credentials: &Credentials) -> Result<Option<Counts>> {
         let said = |error: CallError| SetupError(format!("cannot read cn=Monitor: {error}"));
         let operations = Place::parse(Some(OPERATIONS), 0).map_err(SetupError)?;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +130,7 @@ impl Log {
     ///
     /// # Errors
     /// In words for the user, where it cannot be read.
-    pub(super) fn open(path: &Path) -> Result<Log, SetupError> {
+    pub(super) fn open(path: &Path) -> Result<Log> {
         let end = File::open(path)
             .and_then(|file| file.metadata())
             .map_err(|error| unreadable(path, &error.to_string()))?;
@@ -148,7 +144,7 @@ impl Log {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn read(&self) -> Result<Counts, SetupError> {
+    pub(super) fn read(&self) -> Result<Counts> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         settled(|| {
             self.follow(&mut read)

@@ -217,10 +217,8 @@ fn pieces(value: &str) -> Result<Vec<(u64, Word)>, String> {
         at if at == last => FINAL,
         _ => ANY,
     };
-    let all = words
-        .iter()
-        .enumerate()
-        .filter(|(_, word)| !word.is_empty());
+    let words = words.iter();
+    let all = words.enumerate().filter(|(_, word)| !word.is_empty());
     all.map(|(at, word)| Ok((choice(at), template(word)?)))
         .collect()
 }

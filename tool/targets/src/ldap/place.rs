@@ -74,7 +74,7 @@ fn search(base: &str, rest: &str) -> Result<Search, String> {
     };
     let names = attributes.split(',').filter(|name| !name.is_empty());
     Ok(Search {
-        base: Word::of(&decoded(base)?),
+        base: Word::from_text(&decoded(base)?),
         scope,
         attributes: names.map(decoded).collect::<Result<_, _>>()?,
         filter: Filter::parse(&filter)?,
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn places_are_read_as_typed() {
         let search = |scope, attributes: &[&str], filter| Search {
-            base: Word::of("dc=a b"),
+            base: Word::from_text("dc=a b"),
             scope,
             attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
             filter: Filter::parse(filter).unwrap(),

@@ -321,7 +321,7 @@ mod tests {
             (
                 written(|out| {
                     let search = Search {
-                        base: Word::of("o=x"),
+                        base: Word::from_text("o=x"),
                         scope: Scope::OneLevel,
                         attributes: vec!["cn".to_owned()],
                         filter: Filter::Present("cn".to_owned()),
@@ -346,7 +346,11 @@ mod tests {
             ("", ""),
         ] {
             let numbers = Numbers { nth: 17, worker: 3 };
-            assert_eq!(numbers.fill(&Word::of(text)), expected.as_bytes(), "{text}");
+            assert_eq!(
+                numbers.fill(&Word::from_text(text)),
+                expected.as_bytes(),
+                "{text}"
+            );
         }
     }
 

@@ -1,11 +1,8 @@
 //! How a session with MariaDB begins: the server's greeting, and the answer to it.
 
 use super::wire::{complaint, decode, packet, query};
-use crate::SetupError;
-use crate::address::Address;
-use crate::login::{Login, version};
-use crate::remote::Client;
-use crate::wire::Reply;
+use crate::login::version;
+use crate::prelude::*;
 use sha1::{Digest, Sha1};
 
 /// LONG_PASSWORD, PROTOCOL_41, SECURE_CONNECTION and PLUGIN_AUTH.
@@ -25,7 +22,7 @@ const FULL: u16 = 1040;
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
-pub(super) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
+pub(super) fn open(login: &Login) -> Result<(Client, Option<f64>)> {
     let told = |said: String| SetupError(format!("MariaDB at {}: {said}", login.address));
     let mut client = Client::connect_plainly(&login.address)?;
     // The server speaks first.
@@ -195,7 +192,7 @@ fn framed(number: u8, payload: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// In words for the user.
-pub(super) fn ask(client: &mut Client, text: &str) -> Result<String, SetupError> {
+pub(super) fn ask(client: &mut Client, text: &str) -> Result<String> {
     query(&mut client.request, |out| {
         out.extend_from_slice(text.as_bytes())
     });

@@ -23,7 +23,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
     let (waiters, others): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|one| names(&one.statement));
     let waiters = waiters.into_iter().map(|one| one.party).collect();
-    let answer = Answer::of(holders.collect(), waiters);
+    let answer = Answer::new(holders.collect(), waiters);
     Ok(match others.len() {
         0 => answer,
         count => answer.noting(format!(

@@ -32,7 +32,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    pub(super) fn of(setup: &Setup<'_>) -> Launch {
+    pub(super) fn with_room(setup: &Setup<'_>) -> Launch {
         Launch {
             // It limits its descriptors to the same number, and needs some for its threads.
             connections: setup.connections(USUAL_CONNECTIONS),

@@ -25,7 +25,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
     let wanted = json!({ "last_by_subj": format!("$KV.{bucket}.{key}") });
     let answer = session.ask(&get, &wanted.to_string())?;
     match answer["error"]["err_code"].as_u64() {
-        Some(NO_MESSAGE) => return Ok(Answer::of(Vec::new(), Vec::new())),
+        Some(NO_MESSAGE) => return Ok(Answer::new(Vec::new(), Vec::new())),
         Some(NO_STREAM) => return Err(server.told(format!("it has no bucket {bucket}")).into()),
         Some(_) => return Err(server.refused(&get, &answer).into()),
         None => {}
@@ -33,7 +33,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
     let message = &answer["message"];
     let text = |name| bytes(message[name].as_str().unwrap_or_default());
     if is_marker(&text("hdrs")) {
-        return Ok(Answer::of(Vec::new(), Vec::new()));
+        return Ok(Answer::new(Vec::new(), Vec::new()));
     }
     let info = session.ask(&format!("STREAM.INFO.KV_{bucket}"), "")?;
     let lease_ms = info["config"]["max_age"].as_u64().unwrap_or(0) / 1_000_000;
@@ -56,7 +56,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
         )),
         ..Party::default()
     };
-    let answer = Answer::of(vec![holder], Vec::new());
+    let answer = Answer::new(vec![holder], Vec::new());
     Ok(answer.noting("who waits cannot be known: clients watch the bucket, or ask again"))
 }
 

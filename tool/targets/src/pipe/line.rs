@@ -18,7 +18,7 @@ pub(super) struct RequestLine {
 }
 
 impl RequestLine {
-    fn of(text: std::fmt::Arguments<'_>) -> RequestLine {
+    fn format(text: std::fmt::Arguments<'_>) -> RequestLine {
         let mut bytes = [0; 64];
         let mut rest = &mut bytes[..];
         // The longest request, of the largest numbers, has 57 bytes.
@@ -29,7 +29,7 @@ impl RequestLine {
 
     /// The first line: who asks, and how many locks there are.
     pub(super) fn hello(worker: usize, keys: usize) -> RequestLine {
-        RequestLine::of(format_args!("HELLO {PROTOCOL} {worker} {keys}\n"))
+        RequestLine::format(format_args!("HELLO {PROTOCOL} {worker} {keys}\n"))
     }
 
     /// Asks for a lock. `ms`: -1 for ever, 0 not at all, else milliseconds.
@@ -38,12 +38,12 @@ impl RequestLine {
             Mode::Exclusive => 'x',
             Mode::Shared => 's',
         };
-        RequestLine::of(format_args!("A {key} {mode} {ms}\n"))
+        RequestLine::format(format_args!("A {key} {mode} {ms}\n"))
     }
 
     /// Gives a lock up.
     pub(super) fn release(key: usize) -> RequestLine {
-        RequestLine::of(format_args!("U {key}\n"))
+        RequestLine::format(format_args!("U {key}\n"))
     }
 
     /// As it is sent.

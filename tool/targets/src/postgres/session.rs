@@ -2,11 +2,8 @@
 //! prepared once.
 
 use super::wire::{Complaint, decode, message};
-use crate::SetupError;
-use crate::address::Address;
-use crate::login::{Login, version};
-use crate::remote::Client;
-use crate::wire::{Decoded, Reply};
+use crate::login::version;
+use crate::prelude::*;
 use bytes::BytesMut;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
@@ -49,7 +46,7 @@ impl Opened {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn is_pooled(&mut self) -> Result<bool, SetupError> {
+    pub(super) fn is_pooled(&mut self) -> Result<bool> {
         let process = ask(&mut self.client, "select pg_backend_pid()")?;
         Ok(self.backend.is_some_and(|pid| pid.to_string() != process))
     }
@@ -59,7 +56,7 @@ impl Opened {
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
-pub(super) fn open(login: &Login) -> Result<Opened, SetupError> {
+pub(super) fn open(login: &Login) -> Result<Opened> {
     let mut client = secured(Client::connect_plainly(&login.address)?, &login.address)?;
     let began = authenticate(&mut client, login)
         .map_err(|said| SetupError(format!("PostgreSQL at {}: {said}", login.address)))?;
@@ -71,7 +68,7 @@ pub(super) fn open(login: &Login) -> Result<Opened, SetupError> {
 }
 
 /// Requests TLS if the address asks for it, before any other message.
-fn secured(mut client: Client, address: &Address) -> Result<Client, SetupError> {
+fn secured(mut client: Client, address: &Address) -> Result<Client> {
     let Address::Tls(..) = address else {
         return Ok(client);
     };
@@ -221,9 +218,8 @@ impl Exchange<'_> {
                 message_of(|out| frontend::password_message(hash.as_bytes(), out))
             }
             auth::SASL => {
-                let has = rest
-                    .split(|byte| *byte == 0)
-                    .any(|m| m == SCRAM_SHA_256.as_bytes());
+                let mut words = rest.split(|byte| *byte == 0);
+                let has = words.any(|m| m == SCRAM_SHA_256.as_bytes());
                 if !has {
                     return Err(unknown());
                 }
@@ -263,7 +259,7 @@ fn remedy(code: &str) -> &'static str {
 ///
 /// # Errors
 /// In words for the user: what the server did not like.
-pub(super) fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), SetupError> {
+pub(super) fn prepare(client: &mut Client, statements: &[Statement]) -> Result<()> {
     answered(client, "prepare", |out| {
         for Statement { name, query } in statements {
             frontend::parse(name, query, [], out)?;
@@ -278,7 +274,7 @@ pub(super) fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(
 ///
 /// # Errors
 /// In words for the user.
-pub(super) fn ask(client: &mut Client, query: &str) -> Result<String, SetupError> {
+pub(super) fn ask(client: &mut Client, query: &str) -> Result<String> {
     answered(client, "query", |out| frontend::query(query, out))
 }
 
@@ -286,7 +282,7 @@ fn answered(
     client: &mut Client,
     call: &'static str,
     write: impl FnOnce(&mut BytesMut) -> io::Result<()>,
-) -> Result<String, SetupError> {
+) -> Result<String> {
     let column = message_of(write).and_then(|request| {
         client.request = request;
         client.asked(call, decode)

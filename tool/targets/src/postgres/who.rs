@@ -41,7 +41,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
             other_end(party);
         }
     }
-    Ok(Answer::of(holders, waiters))
+    Ok(Answer::new(holders, waiters))
 }
 
 /// The process of this machine at the other end of a session.

@@ -60,7 +60,7 @@ pub(super) fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>
         match (piece, pieces, &mut whole.push) {
             (Token::Push(_), 0, push) => *push = Some([b"", b""]),
             (Token::Bulk(text), 1 | 2, Some(words)) => words[pieces - 1] = text,
-            (piece, 0, _) => whole.reply = Reply::of(piece),
+            (piece, 0, _) => whole.reply = Reply::from_token(piece),
             _ => {}
         }
         pieces += 1;

@@ -27,7 +27,7 @@ const SLACK: Duration = Duration::from_millis(50);
 pub(super) fn who(question: &Question<'_>, kind: OwnedBy) -> Told {
     let path = Path::new(question.argument);
     let cannot = |error| Refusal::Unknown(format!("cannot look at {}: {error}", path.display()));
-    let key = Key::of(path).map_err(cannot)?;
+    let key = Key::from_path(path).map_err(cannot)?;
     let system = file_system(path).unwrap_or_default();
     // One that goes from hand to hand may be missed between two of the kernel's lists.
     let looks = (0..LOOKS).map(|_| {
@@ -57,7 +57,7 @@ pub(super) fn who(question: &Question<'_>, kind: OwnedBy) -> Told {
         }
         party(&owner, kind)
     });
-    let mut answer = Answer::of(holders.collect(), waiters.collect());
+    let mut answer = Answer::new(holders.collect(), waiters.collect());
     if is_ours {
         let note = "jostle itself has inherited that open file, and is left out";
         answer.notes.push(note.to_owned());
@@ -128,7 +128,7 @@ pub(super) fn lockfile(question: &Question<'_>) -> Told {
     let cannot = |error| Refusal::Unknown(format!("cannot read {}: {error}", path.display()));
     let status = match path.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Answer::of(Vec::new(), Vec::new()));
+            return Ok(Answer::new(Vec::new(), Vec::new()));
         }
         status => status.map_err(cannot)?,
     };
@@ -166,7 +166,7 @@ pub(super) fn lockfile(question: &Question<'_>) -> Told {
         note: Some(note),
         ..Party::default()
     };
-    let answer = Answer::of(vec![holder], Vec::new());
+    let answer = Answer::new(vec![holder], Vec::new());
     Ok(answer.noting("who waits for a lock file cannot be known: waiters try again and again"))
 }
 

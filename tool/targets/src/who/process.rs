@@ -172,9 +172,8 @@ fn deadlock(pid: u32, shown: &Shown) -> Vec<u32> {
     };
     let own = stuck.iter().filter(|(of, _)| *of == pid);
     let reached: BTreeSet<Thread> = own.flat_map(&from).collect();
-    let in_circle = reached
-        .iter()
-        .filter(|thread| from(thread).contains(*thread));
+    let reached = reached.iter();
+    let in_circle = reached.filter(|thread| from(thread).contains(*thread));
     let pids: BTreeSet<u32> = in_circle.map(|(pid, _)| *pid).collect();
     pids.into_iter().collect()
 }
@@ -274,10 +273,7 @@ impl Machine {
                     true => format!("pid {} {}", look.pid, look.name),
                     false => format!("pid {} thread {} {}", look.pid, look.tid, look.name),
                 },
-                kind: String::new(),
-                on: None,
-                owners: Vec::new(),
-                note: None,
+                ..Wait::default()
             },
             owner: None,
             is_endless: true,
@@ -427,10 +423,8 @@ impl Machine {
     /// socket may have a time limit that nobody can see.
     fn peers(&self, wait: &mut Wait, link: &str, reads: bool) -> bool {
         let have = |link: &str, is_end: &dyn Fn(&Descriptor) -> bool| -> Vec<Party> {
-            let open = self
-                .descriptors()
-                .iter()
-                .filter(|one| one.link == link && is_end(one));
+            let open = self.descriptors().iter();
+            let open = open.filter(|one| one.link == link && is_end(one));
             let pids: BTreeSet<u32> = open.map(|one| one.pid).collect();
             pids.into_iter().map(process_party).collect()
         };
@@ -514,10 +508,8 @@ fn others(
         false => census::processes(),
     };
     let looks = pids.into_iter().flat_map(waits::threads);
-    looks
-        .filter(|other| same(other))
-        .map(|other| other.tid)
-        .collect()
+    let looks = looks.filter(|other| same(other));
+    looks.map(|other| other.tid).collect()
 }
 
 /// The process and thread that own a mutex of the C library (glibc's `struct __pthread_mutex_s`:

@@ -1,9 +1,7 @@
 //! Who has a lock of jostled, of a Redis, and of Redisson.
 
 use super::{Answer, Question, Refusal, Told, in_brief};
-use crate::address::Address;
-use crate::login::{Credentials, Login};
-use crate::remote::Client;
+use crate::prelude::*;
 use crate::{lockd_lock, redis};
 use jostle_model::who::Party;
 use jostle_resp::value::Value;
@@ -42,7 +40,7 @@ pub(super) fn lockd(address: Result<Address, String>, question: &Question<'_>) -
     let name = question.name;
     if name.is_empty() {
         let holders = list(client.value(&[b"HOLDERS"])?);
-        return Ok(Answer::of(
+        return Ok(Answer::new(
             holders.iter().map(|one| party(one, "")).collect(),
             Vec::new(),
         ));
@@ -53,14 +51,14 @@ pub(super) fn lockd(address: Result<Address, String>, question: &Question<'_>) -
     match client.value(&[b"WAITERS", name.as_bytes()]) {
         Ok(waiters) => {
             let waiters = list(waiters);
-            Ok(Answer::of(
+            Ok(Answer::new(
                 holders,
                 waiters.iter().map(|one| party(one, name)).collect(),
             ))
         }
         Err(error) => {
             let note = format!("who waits is not shown: {error}");
-            Ok(Answer::of(holders, Vec::new()).noting(note))
+            Ok(Answer::new(holders, Vec::new()).noting(note))
         }
     }
 }
@@ -111,10 +109,10 @@ pub(super) fn redis(question: &Question<'_>) -> Told {
     let mut client = redis_client(question)?;
     let (kind, left_ms) = key(&mut client, question.name)?;
     let note = match &*kind {
-        "none" => return Ok(Answer::of(Vec::new(), Vec::new())),
+        "none" => return Ok(Answer::new(Vec::new(), Vec::new())),
         "string" => match client.value(&[b"GET", question.name.as_bytes()])? {
             Value::Bulk(value) => format!("a value names nobody: {}", in_brief(&value)),
-            _ => return Ok(Answer::of(Vec::new(), Vec::new())),
+            _ => return Ok(Answer::new(Vec::new(), Vec::new())),
         },
         "hash" => "a hash, as Redisson makes it: ask redisson:... for it".to_owned(),
         other => format!("a {other}, which is no lock of the usual recipe"),
@@ -124,7 +122,7 @@ pub(super) fn redis(question: &Question<'_>) -> Told {
         note: Some(note),
         ..Party::default()
     };
-    let answer = Answer::of(vec![holder], Vec::new());
+    let answer = Answer::new(vec![holder], Vec::new());
     Ok(answer.noting("who waits cannot be known: clients ask again and again"))
 }
 
@@ -133,7 +131,7 @@ pub(super) fn redisson(question: &Question<'_>) -> Told {
     let mut client = redis_client(question)?;
     let (kind, left_ms) = key(&mut client, question.name)?;
     match &*kind {
-        "none" => return Ok(Answer::of(Vec::new(), Vec::new())),
+        "none" => return Ok(Answer::new(Vec::new(), Vec::new())),
         "hash" => {}
         other => {
             let said = format!("{} is a {other}, and no lock of Redisson", question.name);
@@ -157,7 +155,7 @@ pub(super) fn redisson(question: &Question<'_>) -> Told {
         left_ms,
         ..Party::default()
     });
-    let answer = Answer::of(holders.collect(), Vec::new());
+    let answer = Answer::new(holders.collect(), Vec::new());
     let kind = mode.map_or("redisson_lock__channel", |_| "redisson_rwlock");
     let channel = format!("{kind}:{{{}}}", question.name);
     let waiting = list(client.value(&[b"PUBSUB", b"NUMSUB", channel.as_bytes()])?);

@@ -68,7 +68,7 @@ pub(super) fn who(question: &Question<'_>) -> Told {
                 }),
         );
     }
-    Ok(Answer::of(holders, waiters))
+    Ok(Answer::new(holders, waiters))
 }
 
 /// Of a semaphore that somebody cannot take now.

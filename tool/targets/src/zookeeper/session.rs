@@ -1,12 +1,9 @@
 //! A session with ZooKeeper: how it begins, what set-up asks in it, and how it ends.
 
 use super::jute::{self, Frame, Reader, op};
-use crate::address::{Address, any};
-use crate::login::Credentials;
-use crate::remote::Client;
+use crate::address::any;
+use crate::prelude::*;
 use crate::stream::Stream;
-use crate::wire::Reply;
-use crate::{CallError, SetupError};
 use jostle_sys::files::Errno;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -50,7 +47,7 @@ impl Session {
         servers: &[Address],
         timeout: Duration,
         own: &Credentials,
-    ) -> Result<Session, SetupError> {
+    ) -> Result<Session> {
         any(servers, |server| {
             Session::new(server, timeout, PATIENCE)?.known(own)
         })
@@ -65,7 +62,7 @@ impl Session {
         identity: Identity,
         timeout: Duration,
         own: &Credentials,
-    ) -> Result<Option<Session>, SetupError> {
+    ) -> Result<Option<Session>> {
         any(servers, |server| {
             let resumed = Session::with(server, identity, timeout, STARTING)?;
             resumed.map(|session| session.known(own)).transpose()
@@ -76,11 +73,11 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn of_starting(server: &Address, timeout: Duration) -> Result<Session, SetupError> {
+    pub(super) fn of_starting(server: &Address, timeout: Duration) -> Result<Session> {
         Session::new(server, timeout, STARTING)
     }
 
-    fn new(server: &Address, timeout: Duration, patience: Duration) -> Result<Session, SetupError> {
+    fn new(server: &Address, timeout: Duration, patience: Duration) -> Result<Session> {
         let session = Session::with(server, Identity::default(), timeout, patience)?;
         session.ok_or_else(|| SetupError(format!("ZooKeeper at {server}: it refuses a session")))
     }
@@ -91,7 +88,7 @@ impl Session {
         identity: Identity,
         timeout: Duration,
         patience: Duration,
-    ) -> Result<Option<Session>, SetupError> {
+    ) -> Result<Option<Session>> {
         let said = |what: String| SetupError(format!("ZooKeeper at {server}: {what}"));
         let mut client = Client::connect(server)?;
         let set = client.wait_for(patience);
@@ -140,7 +137,7 @@ impl Session {
 
     /// Authenticates with the scheme `digest`. ZooKeeper does not check the password here:
     /// it refuses later requests that need other rights.
-    fn known(mut self, own: &Credentials) -> Result<Session, SetupError> {
+    fn known(mut self, own: &Credentials) -> Result<Session> {
         let Some(user) = own.user.as_deref() else {
             return Ok(self);
         };
@@ -161,7 +158,7 @@ impl Session {
     ///
     /// # Errors
     /// The system's, in words for the user.
-    pub(super) fn into_stream(self) -> Result<Stream, SetupError> {
+    pub(super) fn into_stream(self) -> Result<Stream> {
         let stream = self.client.into_stream();
         let set = stream.set_patience(None);
         set.map_err(|error| {
@@ -181,7 +178,7 @@ impl Session {
         count: usize,
         fill: impl Fn(usize, &mut Vec<u8>),
         mut each: impl FnMut(usize, Frame<'_>) -> Result<(), String>,
-    ) -> Result<(), SetupError> {
+    ) -> Result<()> {
         for first in (0..count).step_by(AT_ONCE) {
             let some = count.min(first + AT_ONCE) - first;
             for nth in first..first + some {
@@ -198,7 +195,7 @@ impl Session {
         &mut self,
         count: usize,
         mut each: impl FnMut(usize, Frame<'_>) -> Result<(), String>,
-    ) -> Result<(), SetupError> {
+    ) -> Result<()> {
         let said = |what: String| SetupError(format!("ZooKeeper: {what}"));
         let mut refused = Ok(());
         let heard = self.client.exchange("answer", true, count, |nth, input| {
@@ -218,7 +215,7 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn close(mut self) -> Result<(), SetupError> {
+    pub(super) fn close(mut self) -> Result<()> {
         self.ask(op::CLOSE, 1, |_, _| {}, |_, _| Ok(()))
     }
 }

@@ -53,7 +53,7 @@ fn queue(session: &mut Session, path: &str) -> Told {
     })?;
     if !is_there {
         let note = format!("there is no node {path}: nobody has used the lock, or all have left");
-        return Ok(Answer::of(Vec::new(), Vec::new()).noting(note));
+        return Ok(Answer::new(Vec::new(), Vec::new()).noting(note));
     }
     nodes.sort();
     let (mut holders, mut waiters) = (Vec::new(), Vec::<Party>::new());
@@ -82,7 +82,7 @@ fn queue(session: &mut Session, path: &str) -> Told {
             false => waiters.push(party),
         }
     }
-    Ok(Answer::of(holders, waiters))
+    Ok(Answer::new(holders, waiters))
 }
 
 fn refusal(path: &str, code: i32) -> String {

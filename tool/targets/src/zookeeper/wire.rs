@@ -5,13 +5,11 @@ mod complaints;
 
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use super::session::{Identity, Session};
-use crate::address::Address;
-use crate::login::Credentials;
-use crate::names::Names;
+use crate::prelude::*;
 use crate::steps::{self, Framed, Steps};
 use crate::stream::Stream;
-use crate::wire::{Answer, Asking, Decoded, Reply, Wire, wrong_kind};
-use crate::{CallError, Keeping, Mode, SetupError, surplus};
+use crate::surplus;
+use crate::wire::Answer;
 use complaints::{LAPSED, LOST, SILENT, complaint};
 use jostle_sys::clock;
 use std::cell::Cell;
@@ -252,10 +250,8 @@ impl ZookeeperWire {
         let own = self.nodes[self.key].sequence;
         let mut path = Vec::new();
         self.stem(self.key, &mut path);
-        let at = path
-            .iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or(0, |at| at + 1);
+        let mut at = path.iter();
+        let at = at.rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let mut stray = None;
         let read = Reader(body).strings(|name| {
             let is_ours = name.starts_with(&path[at..]);
@@ -532,7 +528,7 @@ impl Wire for ZookeeperWire {
 
     /// An answer that was lost may have been about a node whose name we do not know:
     /// `doubt`.
-    fn resume(&mut self) -> Result<Option<Stream>, SetupError> {
+    fn resume(&mut self) -> Result<Option<Stream>> {
         let Some(place) = self.place.as_mut() else {
             return Ok(None);
         };

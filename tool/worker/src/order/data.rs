@@ -2,6 +2,7 @@
 //! up over hosts by its own `join`.
 
 use super::{RequestData, SpreadData};
+use jostle_model::joined;
 use jostle_model::record::{
     Buckets, Circumstances, Exclusion, Kept, Server, ServerTraffic, Slice, ThreadLoad, Window,
 };
@@ -217,15 +218,8 @@ pub struct Attempts {
 
 impl Attempts {
     fn join(&mut self, other: &Attempts) {
-        self.pending += other.pending;
-        self.stamped += other.stamped;
-        self.contended += other.contended;
-        self.blocked_ns += other.blocked_ns;
-        self.owner_changes += other.owner_changes;
-        self.streak = self.streak.max(other.streak);
-        self.streak_waited = self.streak_waited.max(other.streak_waited);
-        self.timeouts += other.timeouts;
-        self.refusals += other.refusals;
+        joined!(self, other: pending stamped contended blocked_ns owner_changes timeouts refusals;
+            streak streak_waited);
     }
 }
 
@@ -266,9 +260,7 @@ pub struct SliceData {
 impl SliceData {
     /// Adds the same part of another worker, or of other workers.
     pub fn join(&mut self, other: &SliceData) {
-        self.operations += other.operations;
-        self.waits += other.waits;
-        self.releases += other.releases;
+        joined!(self, other: operations waits releases);
     }
 
     /// As a result has it.

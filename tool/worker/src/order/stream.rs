@@ -20,7 +20,7 @@ pub struct StreamOrder {
 
 impl StreamOrder {
     /// So many pairs of each worker, as the plan has them.
-    pub fn of(plan: &Plan, operations: u64) -> StreamOrder {
+    pub fn new(plan: &Plan, operations: u64) -> StreamOrder {
         StreamOrder {
             operations,
             names: plan.names(),

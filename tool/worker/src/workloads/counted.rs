@@ -28,7 +28,7 @@ pub const CLOSE: PageHistogram = PageHistogram::Renewal;
 pub const CYCLE: PageHistogram = PageHistogram::Refused;
 
 /// One worker at the common start, whose calls are not pairs one by one.
-struct Course<'a, L> {
+struct CountedLoop<'a, L> {
     lock: &'a mut L,
     notes: Tally<'a>,
     shared: &'a Shared,
@@ -38,16 +38,21 @@ struct Course<'a, L> {
     wait: Wait,
 }
 
-impl<'a, L: Lock> Course<'a, L> {
+impl<'a, L: Lock> CountedLoop<'a, L> {
     /// Worker number `worker`, with its lock.
-    fn new(lock: &'a mut L, crew: &Crew<'a>, counted: Counted<'a>, worker: usize) -> Course<'a, L> {
+    fn new(
+        lock: &'a mut L,
+        crew: &Crew<'a>,
+        counted: Counted<'a>,
+        worker: usize,
+    ) -> CountedLoop<'a, L> {
         let notes = crew.tally(counted, worker, worker);
         let keys = match counted {
             Counted::Stream(_) => (0, 0),
             Counted::Hold(_) => (notes.first_key(), notes.operations as usize),
         };
         let kept = crew.order.workload.wants().kept;
-        Course {
+        CountedLoop {
             kept,
             renewals: Renewals::new(notes.page, lock, kept, keys, counted.pipeline()),
             lock,
@@ -258,7 +263,7 @@ pub(crate) fn stream<L: Lock>(
     worker: usize,
 ) -> Result<bool, CallError> {
     if stream.pipeline > 1 {
-        let mut course = Course::new(lock, crew, Counted::Stream(stream), worker);
+        let mut course = CountedLoop::new(lock, crew, Counted::Stream(stream), worker);
         return course.batches(BatchKind::Pairs, course.notes.first_key());
     }
     let mut notes = crew.tally(Counted::Stream(stream), worker, worker);
@@ -295,7 +300,7 @@ pub(crate) fn hold<L: Lock>(
     hold: &HoldOrder,
     worker: usize,
 ) -> Result<bool, CallError> {
-    Course::new(lock, crew, Counted::Hold(hold), worker).hold()
+    CountedLoop::new(lock, crew, Counted::Hold(hold), worker).hold()
 }
 
 /// Until granted, or nobody waits any more.

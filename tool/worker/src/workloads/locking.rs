@@ -13,7 +13,7 @@ use crate::order::ContendOrder;
 use crate::recording::tally::Counted;
 use jostle_sys::signal;
 use jostle_targets::{
-    CallError, Entry, Lock, Locks, Setup, SetupError, Target, Visitor, prepare, visit,
+    CallError, Entry, Lock, Locks, Result, Setup, Target, Visitor, prepare, visit,
 };
 
 /// A lock, and what its workers do with it.
@@ -43,7 +43,7 @@ impl<'a> Locking<'a> {
         entry: &'static Entry,
         setup: &Setup<'_>,
         order: LockOrder<'a>,
-    ) -> Result<Locking<'a>, SetupError> {
+    ) -> Result<Locking<'a>> {
         let lock = match visit(entry, Own(setup)) {
             Ok(own) => own?,
             Err(Own(setup)) => Box::new(Shared(prepare(entry, setup)?)),
@@ -61,11 +61,7 @@ pub(crate) trait PreparedLock: Sync {
     ///
     /// # Errors
     /// In words for the user.
-    fn join(
-        &self,
-        worker: usize,
-        work: &mut dyn FnMut(&mut dyn WorkerLock),
-    ) -> Result<(), SetupError>;
+    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn WorkerLock)) -> Result<()>;
 }
 
 /// A measured loop.
@@ -108,7 +104,7 @@ impl<L: Lock> WorkerLock for L {
 struct Own<'a, 'b>(&'a Setup<'b>);
 
 impl Visitor for Own<'_, '_> {
-    type Out = Result<Box<dyn PreparedLock>, SetupError>;
+    type Out = Result<Box<dyn PreparedLock>>;
 
     fn visit<T: Target>(self) -> Self::Out {
         Ok(Box::new(T::prepare(self.0)?))
@@ -120,11 +116,7 @@ impl<T: Target> PreparedLock for T {
         self
     }
 
-    fn join(
-        &self,
-        worker: usize,
-        work: &mut dyn FnMut(&mut dyn WorkerLock),
-    ) -> Result<(), SetupError> {
+    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn WorkerLock)) -> Result<()> {
         work(&mut Target::join(self, worker)?);
         Ok(())
     }
@@ -139,11 +131,7 @@ impl PreparedLock for Shared {
         &*self.0
     }
 
-    fn join(
-        &self,
-        worker: usize,
-        work: &mut dyn FnMut(&mut dyn WorkerLock),
-    ) -> Result<(), SetupError> {
+    fn join(&self, worker: usize, work: &mut dyn FnMut(&mut dyn WorkerLock)) -> Result<()> {
         work(&mut Staying::new(self.0.join(worker)?));
         Ok(())
     }

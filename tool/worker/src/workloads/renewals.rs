@@ -351,7 +351,7 @@ mod tests {
     }
 
     impl Server {
-        fn of(keeping: Option<Keeping>) -> Server {
+        fn keeping(keeping: Option<Keeping>) -> Server {
             Server {
                 keeping,
                 asked: Vec::new(),
@@ -398,7 +398,7 @@ mod tests {
     fn what_needs_no_renewal_is_asked_for_nothing() {
         let shared = Shared::new(1).unwrap();
         for (keeping, kept) in [(None, true), (Some(LONG), false)] {
-            let mut server = Server::of(keeping);
+            let mut server = Server::keeping(keeping);
             let mut renewals = Renewals::new(shared.page(0), &server, kept, (5, 4), 1);
             assert_eq!(renewals.stamp(), 0);
             renewals.granted(5, 0);
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn locks_are_renewed_in_turn_and_one_that_is_gone_is_counted_once() {
         let shared = Shared::new(1).unwrap();
-        let mut server = Server::of(Some(LONG));
+        let mut server = Server::keeping(Some(LONG));
         let mut renewals = holding(&shared, &server, 3);
         server.gone = vec![6];
         for _ in 0..3 {
@@ -436,7 +436,7 @@ mod tests {
             is_session: true,
             ..LONG
         };
-        let mut server = Server::of(Some(session));
+        let mut server = Server::keeping(Some(session));
         let mut renewals = holding(&shared, &server, 1);
         renewals.released_below(6);
         server.answers = Ok(false);
@@ -451,11 +451,11 @@ mod tests {
         let shared = Shared::new(1).unwrap();
         let over = CallError::new("UNLOCK", Errno::TIMEDOUT);
         let other = CallError::new("UNLOCK", Errno::PROTO);
-        let mut leased = holding(&shared, &Server::of(Some(LONG)), 1);
+        let mut leased = holding(&shared, &Server::keeping(Some(LONG)), 1);
         assert!(!leased.lapsed_at_release(5, &other));
         assert!(leased.lapsed_at_release(5, &over));
         assert_eq!(shared.page(0).get(Word::Lapsed), 1);
-        let mut owned = holding(&shared, &Server::of(None), 1);
+        let mut owned = holding(&shared, &Server::keeping(None), 1);
         assert!(!owned.lapsed_at_release(5, &over));
     }
 
@@ -471,7 +471,7 @@ mod tests {
             };
             for (keeping, lapsed) in [(LONG, 0), (short, 4)] {
                 let shared = Shared::new(1).unwrap();
-                let mut server = Server::of(Some(keeping));
+                let mut server = Server::keeping(Some(keeping));
                 let mut renewals = holding(&shared, &server, 1);
                 server.answers = Err(failed);
                 std::thread::sleep(std::time::Duration::from_millis(1));
@@ -487,7 +487,7 @@ mod tests {
                 lease_ns: 0,
                 ..LONG
             };
-            let mut server = Server::of(Some(short));
+            let mut server = Server::keeping(Some(short));
             let mut renewals = holding(&shared, &server, 4);
             std::thread::sleep(std::time::Duration::from_millis(1));
             renewals.renew_due(&mut server).unwrap();

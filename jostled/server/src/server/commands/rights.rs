@@ -21,7 +21,7 @@ pub(super) const RESERVED: &str =
 const ADMIN: &[&[u8]] = &[b"LIST", b"KILL", b"UNBLOCK", b"LOAD"];
 
 impl Class {
-    fn of(spec: &Spec, call: &Call<'_>) -> Self {
+    fn needed(spec: &Spec, call: &Call<'_>) -> Self {
         if spec.verb == Verb::Session && sessions::is_of_admins(call) {
             return Self::Admin;
         }
@@ -68,7 +68,7 @@ pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<()
     if server.is_draining() && takes(spec, call) {
         return Err(DRAINING.into());
     }
-    let class = Class::of(spec, call);
+    let class = Class::needed(spec, call);
     let needs = match class {
         Class::Lock if !user.lock => Some("+@lock"),
         Class::Admin if !user.admin => Some("+@admin"),

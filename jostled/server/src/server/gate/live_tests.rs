@@ -93,10 +93,10 @@ struct World {
 
 impl World {
     fn new(change: impl FnOnce(&mut Server)) -> Self {
-        Self::of(Script::default(), change)
+        Self::following(Script::default(), change)
     }
 
-    fn of(script: Script, change: impl FnOnce(&mut Server)) -> Self {
+    fn following(script: Script, change: impl FnOnce(&mut Server)) -> Self {
         let mut config = Config::embedded();
         config.metrics = Some("127.0.0.1:0".parse().unwrap());
         config.drain_timeout = patience();
@@ -557,7 +557,7 @@ fn the_daemon_ends_when_the_store_has_the_last_replies() {
 fn with_a_store_that_fences_replies_do_not_wait_without_need_and_keep_their_order() {
     let script = Script::default();
     script.change(|seen| seen.fences = true);
-    let world = World::of(script, |_| {});
+    let world = World::following(script, |_| {});
     let (mut holder, mut waiter) = (world.client(), world.client());
     for _ in 0..20 {
         holder.ask("LOCK held");

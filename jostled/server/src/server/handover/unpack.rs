@@ -27,7 +27,7 @@ use crate::tokens::{END, FileStore, Opened};
 
 /// Returns from a check with this error, unless the condition holds.
 macro_rules! ensure {
-    ($holds:expr, $($text:tt)+) => {
+    ($holds:expr => $($text:tt)+) => {
         if !$holds { return Err(StateError::Unsound(format!($($text)+))); }
     };
 }
@@ -61,39 +61,27 @@ pub(super) fn could_go_on(config: &Config, state: State) -> Result<(), StateErro
 fn check(config: &Config, state: &State) -> Result<(), StateError> {
     let at = state.table.at();
     let clock = now();
-    ensure!(at <= clock, "it is of the future");
-    ensure!(
-        state.started <= at.0 && state.begun <= clock.0,
-        "it began in the future"
-    );
+    ensure!(at <= clock => "it is of the future");
+    ensure!(state.started <= at.0 && state.begun <= clock.0 => "it began in the future");
     let (next, end) = state.table.tokens();
-    ensure!(
-        next >= 1 && end <= END,
-        "its tokens go from {next} to {end}"
-    );
+    ensure!(next >= 1 && end <= END => "its tokens go from {next} to {end}");
     check_settings(config, state)?;
     let mut known = BTreeSet::new();
     for conn in &state.conns {
-        ensure!(known.insert(conn.id), "two connections are one client");
+        ensure!(known.insert(conn.id) => "two connections are one client");
         check_conn(conn, state, at)?;
     }
     let lost = state.lost.iter().all(|number| known.insert(*number));
-    ensure!(lost, "a connection is both lost and there");
+    ensure!(lost => "a connection is both lost and there");
     let open = state.table.connections().map(ClientId::number);
-    ensure!(
-        open.collect::<BTreeSet<u64>>() == known,
-        "its connections are not the clients of its table"
-    );
+    ensure!(open.collect::<BTreeSet<u64>>() == known =>
+        "its connections are not the clients of its table");
     let waiting = state.table.waiting_clients();
     for conn in &state.conns {
         let reason = waiting.contains(&conn.id)
             || conn.refusal_due.is_some()
             || state.asker == Some(conn.id);
-        ensure!(
-            conn.waiting == reason,
-            "client {} waits for nothing",
-            conn.id
-        );
+        ensure!(conn.waiting == reason => "client {} waits for nothing", conn.id);
     }
     Ok(())
 }
@@ -105,12 +93,8 @@ fn check_conn(conn: &ConnState, state: &State, at: Time) -> Result<(), StateErro
         .into_iter()
         .chain([profile.incomplete_since, profile.stuck_since]);
     let past = times.flatten().all(|time| time <= at);
-    ensure!(past, "client {} came in the future", conn.id);
-    ensure!(
-        usize::from(conn.number) <= state.users.len(),
-        "client {} has no user",
-        conn.id
-    );
+    ensure!(past => "client {} came in the future", conn.id);
+    ensure!(usize::from(conn.number) <= state.users.len() => "client {} has no user", conn.id);
     Ok(())
 }
 
@@ -196,10 +180,8 @@ impl Server {
         let opened = FileStore::adopt(directory, File::from(file), false);
         let Opened { store, first, .. } = opened.map_err(StartError::Store)?;
         let reserved = self.table.next_token() + self.table.tokens_left();
-        ensure!(
-            reserved <= first,
-            "tokens below {reserved} are in use, and the file says {first}"
-        );
+        ensure!(reserved <= first =>
+            "tokens below {reserved} are in use, and the file says {first}");
         self.reserver = Some(Reserver::start(Box::new(store))?);
         self.promise_first(&[]);
         Ok(self.watch_bell()?)
@@ -214,10 +196,8 @@ impl Server {
         let (tokens, sessions) = state.table.outliving();
         let same = found.stored.holds.keys().copied().eq(tokens)
             && found.stored.sessions.len() == sessions;
-        ensure!(
-            same && found.doubt.is_none(),
-            "the log has other leases and sessions than the table; a restart goes on with it"
-        );
+        ensure!(same && found.doubt.is_none() =>
+            "the log has other leases and sessions than the table; a restart goes on with it");
         Ok(self.open_gate(Box::new(found.log), 0)?)
     }
 

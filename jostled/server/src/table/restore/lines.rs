@@ -28,12 +28,7 @@ impl Table {
             && !(follows && image.deadline.is_some())
             && (image.leader.is_some() || image.next_in_group.is_none())
             && (image.session.is_none() || image.ttl_ms == 0);
-        ensure!(
-            sound,
-            "client {} waits as nobody can, for {}",
-            image.client,
-            self.shown(id)
-        );
+        ensure!(sound => "client {} waits as nobody can, for {}", image.client, self.shown(id));
         let wish = Wish {
             client: image.client,
             ttl_ms: image.ttl_ms,
@@ -52,7 +47,7 @@ impl Table {
         }
         if !follows {
             let before = std::mem::replace(&mut self.clients[slot].waiting, image.place);
-            ensure!(before == NIL, "client {} waits twice", image.client);
+            ensure!(before == NIL => "client {} waits twice", image.client);
         }
         Ok(())
     }
@@ -92,9 +87,9 @@ impl Table {
             let count = locks.len();
             locks.sort_unstable();
             locks.dedup();
-            ensure!(locks.len() == count, "a group waits twice for one lock");
+            ensure!(locks.len() == count => "a group waits twice for one lock");
         }
-        ensure!(reached == grouped, "a group has lost its first");
+        ensure!(reached == grouped => "a group has lost its first");
         Ok(())
     }
 
@@ -102,7 +97,7 @@ impl Table {
     /// inserted before the others.
     pub(super) fn restore_waits_in_session(&mut self, image: &SessionImage) -> Checked {
         let client = &self.clients[ClientId(image.client).slot()];
-        ensure!(client.waiting == NIL, "a session waits for a lock itself");
+        ensure!(client.waiting == NIL => "a session waits for a lock itself");
         for place in image.waiting.iter().rev() {
             let expected = self.claims.get(*place).is_some_and(|claim| {
                 let waits = claim.state == ClaimState::Waiting && claim.session == image.place;
@@ -113,7 +108,7 @@ impl Table {
                     && claim.next_in_session == NIL
                     && first != *place
             });
-            ensure!(expected, "nobody waits so in the name of a session");
+            ensure!(expected => "nobody waits so in the name of a session");
             self.enter_session(image.place, *place);
         }
         Ok(())
@@ -125,11 +120,8 @@ impl Table {
         let lock = &self.locks[image.place];
         for session in image.waiting.iter().filter_map(|waiter| waiter.session) {
             let owner = self.sessions[session].client;
-            ensure!(
-                self.owned(image.place, owner).is_none(),
-                "a session waits for {}, which it has",
-                self.shown(image.place)
-            );
+            ensure!(self.owned(image.place, owner).is_none() =>
+                "a session waits for {}, which it has", self.shown(image.place));
         }
         let Some(head) = image.waiting.first() else {
             return Ok(());
@@ -139,12 +131,8 @@ impl Table {
             None => false,
             Some(leader) => !self.group_is_ready(leader),
         };
-        ensure!(
-            blocked,
-            "client {} waits for {}, which is free",
-            head.client,
-            self.shown(image.place)
-        );
+        ensure!(blocked =>
+            "client {} waits for {}, which is free", head.client, self.shown(image.place));
         Ok(())
     }
 }

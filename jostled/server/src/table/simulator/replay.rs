@@ -99,7 +99,7 @@ impl Replay {
             Change::Opened { .. } | Change::Closed => true,
         };
         ensure!(as_before, "{record:?} after {known:?}");
-        self.stored.apply(&Entry::of(record, user));
+        self.stored.apply(&Entry::from_record(record, user));
         Ok(())
     }
 

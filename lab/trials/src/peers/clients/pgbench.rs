@@ -1,7 +1,7 @@
 //! pgbench with the two statements that the target `postgres` sends, prepared as there.
 
 use super::reference::Span;
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use jostle_sys::spawn::Program;
 use jostle_testbed::databases::{POSTGRES_USER, postgres_programs};
 use std::fs::File;
@@ -14,12 +14,7 @@ const STATEMENTS: &str = "select pg_advisory_lock(:key);\nselect pg_advisory_unl
 
 /// So many clients, each in a thread of its own, for whole seconds; CPU time is that of
 /// the whole program, connecting included.
-pub(super) fn span(
-    at: SocketAddr,
-    cpu: usize,
-    clients: usize,
-    length: Duration,
-) -> anyhow::Result<Span> {
+pub(super) fn span(at: SocketAddr, cpu: usize, clients: usize, length: Duration) -> Result<Span> {
     let place = tempfile::tempdir()?;
     let script = place.path().join("pair.sql");
     std::fs::write(&script, STATEMENTS)?;

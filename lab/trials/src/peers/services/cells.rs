@@ -19,7 +19,7 @@ fn figures(point: &Run) -> anyhow::Result<Figures> {
     let each_us = 1e6 / point.operations as f64;
     let batches = [&point.times.batch_ns, &point.times.release_batch_ns];
     let longest = batches.into_iter().flatten().map(|batch| batch.max).max();
-    Ok(Figures::of(&[
+    Ok(Figures::only(&[
         (Rate, point.throughput_per_s),
         (ServerCpu, server_s * each_us),
         (ClientCpu, client_s * each_us),
@@ -99,9 +99,8 @@ impl Load {
             .map(|(server, _)| beside::wait(server.address, waiters));
         let _waiting: Vec<_> = waiting.collect::<anyhow::Result<_>>()?;
         let read = started.iter().filter(|_| self.reads);
-        let _readers: Vec<_> = read
-            .map(|(_, metrics)| beside::Reader::start(*metrics))
-            .collect();
+        let _readers = read.map(|(_, metrics)| beside::Reader::start(*metrics));
+        let _readers: Vec<_> = _readers.collect();
         let words = self.words(&ground.scale)?;
         let mut words = format!("{words} {target} --as tasks --generator-threads 1");
         if started.is_none() {

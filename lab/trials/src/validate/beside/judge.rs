@@ -87,7 +87,7 @@ pub(super) enum Claim {
 }
 
 impl Claim {
-    fn of(point: Option<&PointSummary<'_>>, figure: Figure) -> Claim {
+    fn from_point(point: Option<&PointSummary<'_>>, figure: Figure) -> Claim {
         let Some(point) = point else {
             return Claim::Nothing;
         };
@@ -195,9 +195,8 @@ pub(super) fn judged(sessions: &[Session]) -> Vec<Trial> {
     let each = trials(sessions).into_iter();
     each.map(|trial| {
         let planted = trial[CONTROLS];
-        let points = trial
-            .iter()
-            .map(|one| summarize(&one.experiment, &one.points));
+        let points = trial.iter();
+        let points = points.map(|one| summarize(&one.experiment, &one.points));
         let points: Vec<Vec<PointSummary<'_>>> = points.collect();
         let printed: Vec<Printed<'_>> = trial
             .iter()
@@ -232,20 +231,17 @@ fn outcome(figure: Figure, trial: &[Printed<'_>]) -> Outcome {
     if values.iter().any(|value| *value > least * (1.0 + APART)) {
         return Outcome::Discarded;
     }
-    let claim = Claim::of(trial[CONTROLS].1, figure);
+    let claim = Claim::from_point(trial[CONTROLS].1, figure);
     let without = |out: usize| {
-        let others = values
-            .iter()
-            .enumerate()
-            .filter(move |(nth, _)| *nth != out);
+        let others = values.iter();
+        let others = others.enumerate().filter(move |(nth, _)| *nth != out);
         others.map(|(_, value)| *value)
     };
     let share = |misses: &[bool]| {
         misses.iter().filter(|miss| **miss).count() as f64 / misses.len().max(1) as f64
     };
-    let beside: Option<Vec<bool>> = (0..values.len())
-        .map(|out| claim.misses(without(out)))
-        .collect();
+    let beside = (0..values.len()).map(|out| claim.misses(without(out)));
+    let beside: Option<Vec<bool>> = beside.collect();
     let Some(beside) = beside else {
         return match claim {
             Claim::Flagged => Outcome::Flagged,
@@ -257,7 +253,7 @@ fn outcome(figure: Figure, trial: &[Printed<'_>]) -> Outcome {
         // Of a control of the first series nothing is kept but its rate.
         let claim = match printed.0.sitting {
             None => Claim::Exactly(*value),
-            Some(_) => Claim::of(printed.1, figure),
+            Some(_) => Claim::from_point(printed.1, figure),
         };
         claim.misses(without(out))
     });

@@ -122,8 +122,6 @@ fn points(share: f64) -> String {
 /// The requirements.
 pub(super) fn rows(sessions: &[Session], trials: &[Trial]) -> Vec<Row> {
     let figures = tested(sessions, trials);
-    let row =
-        |what, count, trials, required| Row::counted(what, count as u64, trials as u64, required);
     let throughput = &figures[0];
     let counted = trials.len() - throughput.discarded;
     let of_tested: Vec<&Tested> = figures.iter().filter(|of| of.is_tested).collect();
@@ -131,31 +129,13 @@ pub(super) fn rows(sessions: &[Session], trials: &[Trial]) -> Vec<Row> {
     let failing = of_tested.iter().filter(fails).count();
     let untested = figures.len() - of_tested.len();
     let [clean, valid] = judge::clean(sessions);
-    vec![
-        row(
-            "figures tested: 5 points more missed than in controls",
-            failing,
-            of_tested.len(),
-            Required::AtMost(0.0),
-        ),
-        row(
-            "figures not tested",
-            untested,
-            figures.len(),
-            Required::Nothing,
-        ),
-        row(
-            "trials without a throughput",
-            throughput.nothing,
-            counted,
-            Required::AtMost(WITHOUT),
-        ),
-        Row::counted("clean points VALID", valid, clean, Required::AtLeast(VALID)),
-        row(
-            "discarded",
-            throughput.discarded,
-            trials.len(),
-            Required::AtMost(DISCARDED),
-        ),
-    ]
+    rows! {
+        "figures tested: 5 points more missed than in controls":
+            failing; of of_tested.len(); Required::AtMost(0.0),
+        "figures not tested": untested; of figures.len(); Required::Nothing,
+        "trials without a throughput":
+            throughput.nothing; of counted; Required::AtMost(WITHOUT),
+        "clean points VALID": valid; of clean; Required::AtLeast(VALID),
+        "discarded": throughput.discarded; of trials.len(); Required::AtMost(DISCARDED),
+    }
 }

@@ -37,9 +37,8 @@ pub(super) fn lines(points: usize) -> Vec<Line> {
     let others = others.iter().map(|row| line(*row, ""));
     let all: Vec<Line> = locks.chain(others).flat_map(Line::points).collect();
     let chosen = points.min(all.len());
-    (0..chosen)
-        .map(|nth| all[nth * all.len() / chosen].clone())
-        .collect()
+    let all = (0..chosen).map(|nth| all[nth * all.len() / chosen].clone());
+    all.collect()
 }
 
 impl Line {

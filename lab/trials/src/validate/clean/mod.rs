@@ -178,7 +178,7 @@ fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
             .collect()
     });
     let row = |what: &str, of: &[&Judged<'_>], is: fn(&&&Judged<'_>) -> bool, required| {
-        Row::of(format!("{setting}: {what}"), of, is, required)
+        Row::counting(format!("{setting}: {what}"), of, is, required)
     };
     let flagged = |point: &&&Judged<'_>| point.is_flagged();
     let invalid = |point: &&&Judged<'_>| point.is(Status::Invalid);
@@ -222,12 +222,9 @@ fn describe(setting: &str, points: &[&Judged<'_>]) {
             .map(|reason| format!("{} ({}): {}", reason.check, reason.is, reason.text));
         let told: Vec<String> = told.collect();
         if !told.is_empty() {
-            let Beside {
-                foreign,
-                stolen,
-                worst,
-            } = point.measured.beside;
-            let [foreign, stolen, worst] = [foreign, stolen, worst].map(|share| 100.0 * share);
+            let beside = point.measured.beside;
+            let shares = [beside.foreign, beside.stolen, beside.worst];
+            let [foreign, stolen, worst] = shares.map(|share| 100.0 * share);
             println!(
                 "  {}: {}; beside it {foreign:.1} % foreign, {stolen:.1} % stolen, {worst:.1} % \
                  in the worst second",

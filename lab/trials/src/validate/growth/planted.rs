@@ -104,13 +104,13 @@ pub(super) fn plant(truth: Truth, noise: Noise, n: &[u64], blocks: u32, rng: &mu
     Planted {
         truth,
         between,
-        ..Planted::of(curve, noise, n, blocks, rng)
+        ..Planted::sampled(curve, noise, n, blocks, rng)
     }
 }
 
 impl Planted {
     /// Samples of any curve. Its truth is set to a knee, which need not be found.
-    pub(super) fn of(
+    pub(super) fn sampled(
         curve: Vec<f64>,
         noise: Noise,
         n: &[u64],
@@ -118,11 +118,8 @@ impl Planted {
         rng: &mut Rng,
     ) -> Planted {
         let runs = runs(&curve, noise, blocks, rng);
-        let samples = n
-            .iter()
-            .zip(runs)
-            .map(|(n, runs)| Sample { n: *n, runs })
-            .collect();
+        let samples = n.iter().zip(runs);
+        let samples = samples.map(|(n, runs)| Sample { n: *n, runs }).collect();
         Planted {
             truth: Truth::Knee,
             curve,
@@ -142,8 +139,8 @@ fn curve(truth: Truth, n: &[u64], rng: &mut Rng) -> Bent {
             law: Law::Constant, ..
         } => (vec![LEVEL; n.len()], None),
         Truth::Law { law, offset } => {
-            let b = LEVEL / law.of(last);
-            let at = |n: &u64| offset * LEVEL + b * law.of(*n as f64);
+            let b = LEVEL / law.at(last);
+            let at = |n: &u64| offset * LEVEL + b * law.at(*n as f64);
             (n.iter().map(at).collect(), None)
         }
         Truth::Cliff => {
@@ -300,7 +297,13 @@ mod tests {
         let curve: Vec<f64> = n.iter().map(mean).collect();
         for seed in 0..20 {
             let mut rng = Rng::stream(3, seed);
-            let found = find(&Planted::of(curve.clone(), Noise::Clean, &n, 6, &mut rng));
+            let found = find(&Planted::sampled(
+                curve.clone(),
+                Noise::Clean,
+                &n,
+                6,
+                &mut rng,
+            ));
             assert_eq!(found.finding, Finding::Bends, "{seed}");
             let bend = found.bends[0];
             assert_eq!((bend.after, bend.before), (14_000, 15_000), "{seed}");

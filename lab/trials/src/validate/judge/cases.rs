@@ -95,7 +95,7 @@ fn report(cases: &[Case], runs: &[Run], opened: bool) -> anyhow::Result<Vec<Row>
         let runs = runs.iter().filter(|run| run.beside == beside);
         let judged = runs.filter_map(|run| {
             let case = cases.iter().find(|case| case.number == run.case)?;
-            of_it(case).then(|| (case, Verdict::of(case, run)))
+            of_it(case).then(|| (case, Verdict::judge(case, run)))
         });
         let judged: Vec<(&Case, Verdict)> = judged.collect();
         if (aside && !opened) || judged.is_empty() {
@@ -119,7 +119,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn of(case: &Case, run: &Run) -> Verdict {
+    fn judge(case: &Case, run: &Run) -> Verdict {
         let finding = find(&run.watched);
         Verdict {
             limit: finding.limit,
@@ -177,26 +177,18 @@ fn summary(what: &str, judged: &[(&Case, Verdict)], aside: bool) -> Vec<Row> {
     type Judged<'a> = (&'a Case, Verdict);
     let row = |of: &str, among: Vec<&Judged<'_>>, is: fn(&&Judged<'_>) -> bool, wanted| {
         let required = if aside { wanted } else { Required::Nothing };
-        Row::of(format!("{what}: {of}"), among, is, required)
+        Row::counting(format!("{what}: {of}"), among, is, required)
     };
     let all = || judged.iter();
     let decided = all().filter(|(_, verdict)| verdict.is_decided()).collect();
     let generators = all().filter(|(case, _)| case.truth.contains(&Limit::Generator));
-    let [most, few, none] = [
-        Required::AtLeast(0.95),
-        Required::AtMost(0.1),
-        Required::AtMost(0.0),
-    ];
-    let called_server = |one: &&Judged<'_>| one.1.limit == Limit::Server;
+    let [few, none] = [0.1, 0.0].map(Required::AtMost);
+    let most = Required::AtLeast(0.95);
+    let (generators, server) = (generators.collect(), "generator, called server");
     vec![
         row("right of the decided", decided, |one| one.1.is_right, most),
         row("undecided", all().collect(), |one| !one.1.is_decided(), few),
-        row(
-            "generator, called server",
-            generators.collect(),
-            called_server,
-            none,
-        ),
+        row(server, generators, |one| one.1.limit == Limit::Server, none),
     ]
 }
 
@@ -220,7 +212,7 @@ mod tests {
             let mut right = [[0; 2]; 2];
             for run in Store::<Run>::read(path.as_ref()).unwrap().lines {
                 let case = cases.iter().find(|case| case.number == run.case).unwrap();
-                let is_right = Verdict::of(case, &run).is_right;
+                let is_right = Verdict::judge(case, &run).is_right;
                 right[usize::from(case.is_aside())][usize::from(run.beside)] +=
                     usize::from(is_right);
             }
@@ -240,11 +232,11 @@ mod tests {
             beside: true,
             watched: Watched::default(),
         };
-        assert!(!Verdict::of(case, &run).is_right);
+        assert!(!Verdict::judge(case, &run).is_right);
         run.watched = crate::validate::judge::truth::tests::run(0, 100.0, 0.5, 0.5).watched;
         run.watched.machine.stolen_s.fill(0.05);
-        assert!(Verdict::of(case, &run).is_right);
+        assert!(Verdict::judge(case, &run).is_right);
         run.beside = false;
-        assert!(!Verdict::of(case, &run).is_right);
+        assert!(!Verdict::judge(case, &run).is_right);
     }
 }

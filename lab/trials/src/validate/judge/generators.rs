@@ -3,7 +3,7 @@
 //! validation holds it against jostle.
 
 use crate::validate::columns;
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use jostle_testbed::databases::postgres_programs;
 use jostle_testbed::servers::Server;
 use jostle_testbed::shell;
@@ -60,7 +60,7 @@ pub(super) fn all() -> impl Iterator<Item = Generator> {
 }
 
 impl Generator {
-    pub(super) fn server(self) -> anyhow::Result<Server> {
+    pub(super) fn server(self) -> Result<Server> {
         Server::named(self.server).with_context(|| format!("no server {}", self.server))
     }
 
@@ -70,7 +70,7 @@ impl Generator {
     }
 
     /// Prepares its server once it answers.
-    pub(super) fn prepare(self, address: SocketAddr) -> anyhow::Result<()> {
+    pub(super) fn prepare(self, address: SocketAddr) -> Result<()> {
         if self.prepare == "-" {
             return Ok(());
         }
@@ -90,11 +90,7 @@ impl Generator {
     }
 
     /// Its program and arguments.
-    pub(super) fn command(
-        self,
-        address: SocketAddr,
-        amount: Amount,
-    ) -> anyhow::Result<Vec<String>> {
+    pub(super) fn command(self, address: SocketAddr, amount: Amount) -> Result<Vec<String>> {
         let line = self
             .command
             .replace("{seconds}", &amount.seconds.to_string())
@@ -106,7 +102,7 @@ impl Generator {
     ///
     /// # Errors
     /// Where it printed none, or that some of its requests failed.
-    pub(super) fn figure(self, printed: &str, amount: Amount) -> anyhow::Result<f64> {
+    pub(super) fn figure(self, printed: &str, amount: Amount) -> Result<f64> {
         if let Some(failure) = FAILURES.iter().find(|text| printed.contains(**text)) {
             bail!("{} reports `{failure}`: {printed}", self.name);
         }
@@ -126,7 +122,7 @@ impl Generator {
 }
 
 /// The words of a command line, for the server at this address.
-fn words(line: &str, address: SocketAddr) -> anyhow::Result<Vec<String>> {
+fn words(line: &str, address: SocketAddr) -> Result<Vec<String>> {
     let mut line = line
         .replace("{host}", &address.ip().to_string())
         .replace("{port}", &address.port().to_string());

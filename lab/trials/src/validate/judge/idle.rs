@@ -86,9 +86,8 @@ fn report(runs: &[Run]) -> Vec<Row> {
 /// The row of one generator.
 fn row(runs: &[Run]) -> Row {
     let alone = || runs.iter().filter(|run| run.link.planted.is_none());
-    let idle: Vec<&Run> = alone()
-        .filter(|run| !is_spoilt(&run.watched, None))
-        .collect();
+    let idle = alone().filter(|run| !is_spoilt(&run.watched, None));
+    let idle: Vec<&Run> = idle.collect();
     let rate = |runs: &mut dyn Iterator<Item = &Run>| {
         let rates: Vec<f64> = runs.map(|run| run.per_s).collect();
         median(&rates).unwrap_or(0.0)
@@ -106,7 +105,7 @@ fn row(runs: &[Run]) -> Row {
     let limits = || idle.iter().map(|run| find(&run.watched).limit);
     let undecided = limits().filter(|limit| *limit == Limit::Undecided).count();
     let names: Vec<&str> = truth.iter().map(|limit| limit.name()).collect();
-    Row::of(
+    Row::counting(
         format!("{}: wrong limit", runs[0].link.kind),
         limits(),
         |limit| *limit != Limit::Undecided && !truth.contains(limit),

@@ -75,9 +75,8 @@ struct Usual {
 
 /// The generators that are asked for.
 fn generators(series: &Series) -> anyhow::Result<Vec<Generator>> {
-    let generators: Vec<Generator> = generators::all()
-        .filter(|each| series.has(each.name))
-        .collect();
+    let generators = generators::all().filter(|each| series.has(each.name));
+    let generators: Vec<Generator> = generators.collect();
     anyhow::ensure!(!generators.is_empty(), "no generator has that in its name");
     Ok(generators)
 }
@@ -100,10 +99,8 @@ pub(super) fn rows(series: &Series, short: bool) -> anyhow::Result<Vec<Row>> {
         let generators = generators(series)?;
         let bench = set_up(series, &generators)?;
         let plants = || Planted::all(&SIDES, &PLANTS, &DOSES);
-        let kinds: Vec<_> = generators
-            .iter()
-            .map(|each| (each.name, plants()))
-            .collect();
+        let kinds = generators.iter();
+        let kinds: Vec<_> = kinds.map(|each| (each.name, plants())).collect();
         let run_s = if short { RUN_S / 2 } else { RUN_S };
         let mut per_s = 0.0;
         chain::collect(
@@ -229,7 +226,7 @@ fn report(runs: &[Run]) -> Vec<Row> {
     let row = |what: &str, spoilt, truth, is: fn(&&Trial<'_>) -> bool, required| {
         let of_it = trials.iter();
         let of_it = of_it.filter(|trial| trial.truth == truth && trial.spoilt == spoilt);
-        Row::of(what, of_it, is, required)
+        Row::counting(what, of_it, is, required)
     };
     let [wrong, decided]: [fn(&&Trial<'_>) -> bool; 2] = [|t| t.is_wrong(), |t| t.is_decided()];
     let share = Required::AtLeast(DECIDED);

@@ -123,7 +123,7 @@ fn a_figure_that_is_apart_by_more_is_counted_as_missed() {
     assert!(judge(&all).iter().any(|row| row.count == 0));
     // An observer that looked too seldom, or came too late, says nothing.
     let looked = all[0].observer.clone();
-    let owners = CELLS[0].owners.of(&looked);
+    let owners = CELLS[0].owners.read(&looked);
     let seldom = &mut all[0].observer;
     seldom.retain(|(at, _)| *at <= owners[0].0 || *at >= owners[1].0);
     let before = seldom.iter_mut().filter(|(at, _)| *at <= owners[0].0);

@@ -79,7 +79,7 @@ pub(super) fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
         if let Some(of_session) = &run.environment {
             environment = of_session.clone();
         }
-        let Some(kind) = Kind::of(&run.link.kind) else {
+        let Some(kind) = Kind::named(&run.link.kind) else {
             continue;
         };
         // Facts beside the run that checks need.
@@ -112,10 +112,8 @@ impl Linked for Judged<'_> {
 
 impl Judged<'_> {
     fn says(&self, check: &str) -> bool {
-        self.verdict
-            .reasons
-            .iter()
-            .any(|reason| reason.check == check)
+        let mut reasons = self.verdict.reasons.iter();
+        reasons.any(|reason| reason.check == check)
     }
 
     /// Whether the machine itself took part.

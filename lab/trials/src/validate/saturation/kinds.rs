@@ -44,7 +44,7 @@ pub(super) fn kinds() -> impl Iterator<Item = Kind> {
 }
 
 impl Kind {
-    pub(super) fn of(name: &str) -> Option<Kind> {
+    pub(super) fn named(name: &str) -> Option<Kind> {
         kinds().find(|kind| kind.name == name)
     }
 

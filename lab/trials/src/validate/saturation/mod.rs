@@ -86,7 +86,7 @@ fn run(bench: &Bench, link: Link, used: f64, short: bool) -> anyhow::Result<Run>
     let sides = bench.sides()?;
     sides.lift()?;
     let (cpu, group) = (sides.cpu(Side::Generator), sides.group(Side::Generator));
-    let kind = Kind::of(&link.kind).context("a kind of the table")?;
+    let kind = Kind::named(&link.kind).context("a kind of the table")?;
     let mut words = kind.line(&bench.server(kind.server()?)?.target(), cpu, short);
     let mut beside = None;
     if let Some(planted) = link.planted {
@@ -127,9 +127,8 @@ fn is_enough(runs: &[Run]) -> bool {
 
 /// Runs that were left alone by everybody.
 fn clean<'a>(judged: &'a [Judged<'a>]) -> impl Iterator<Item = &'a Judged<'a>> {
-    let alone = judged
-        .iter()
-        .filter(|judged| judged.run.link.planted.is_none());
+    let alone = judged.iter();
+    let alone = alone.filter(|judged| judged.run.link.planted.is_none());
     alone.filter(|judged| !judged.is_spoilt())
 }
 
@@ -147,26 +146,13 @@ fn report(runs: &[Run], quick: bool) -> Vec<Row> {
     list(&judged, &trials);
     let harmed = || trials.iter().filter(|trial| trial.is_harmed());
     let required = |required| if quick { Required::Nothing } else { required };
-    vec![
-        Row::of(
-            "harmed, missed",
-            harmed(),
-            |trial| !trial.is_flagged(),
-            required(Required::NONE),
-        ),
-        Row::of(
-            "harmed, missed but for neighbours",
-            harmed(),
-            |trial| !trial.is_flagged_by_others(),
-            Required::Nothing,
-        ),
-        Row::of(
-            "left alone, flagged",
-            clean(&judged),
-            |run| run.flag().is_some(),
-            required(Required::FEW),
-        ),
-    ]
+    rows! {
+        "harmed, missed", harmed(), |trial| !trial.is_flagged(), required(Required::NONE);
+        "harmed, missed but for neighbours", harmed(), |trial| !trial.is_flagged_by_others(),
+            Required::Nothing;
+        "left alone, flagged", clean(&judged), |run| run.flag().is_some(),
+            required(Required::FEW);
+    }
 }
 
 fn describe(runs: &[Run], judged: &[Judged<'_>]) {

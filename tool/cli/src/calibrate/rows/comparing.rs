@@ -2,7 +2,7 @@
 //! where there is one. Two sessions are made one after the other.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, of, span};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, runs_of, span};
 use jostle_report::ResultSet;
 use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison;
@@ -67,7 +67,7 @@ fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Answer,
 /// Nanoseconds that the specimen gave, median over the runs in which it gave any: a worker
 /// that lost its CPU for all of a short run has none.
 fn mean(set: &ResultSet, target: &str) -> f64 {
-    let means = of(set, target);
+    let means = runs_of(set, target);
     let means = means
         .iter()
         .map(|run| noted(run, "sum_ns") / noted(run, "count"))

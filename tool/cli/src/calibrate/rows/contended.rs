@@ -2,7 +2,7 @@
 //! random, so that one in K attempts finds it taken.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, differs, noted, of, percent, reason, total};
+use crate::calibrate::trial::{Agreement, Trial, differs, noted, percent, reason, runs_of, total};
 use jostle_model::record::Run;
 
 /// Points.
@@ -15,7 +15,7 @@ pub(super) fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {
     let set = bench.measure(&format!(
         "contend unfair:queue -w 2 --keys {keys} -b 200us -i 0 -t 0.15 --warmup 0 --runs 3"
     ))?;
-    Ok(judge(&of(&set, "unfair:queue"), keys))
+    Ok(judge(&runs_of(&set, "unfair:queue"), keys))
 }
 
 fn judge(runs: &[&Run], keys: u64) -> Trial {

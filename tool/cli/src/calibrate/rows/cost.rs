@@ -2,7 +2,7 @@
 //! must cost what it says.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, all_of, cannot_tell, of, span};
+use crate::calibrate::trial::{Agreement, Trial, all_of, cannot_tell, runs_of, span};
 use jostle_model::record::Calibration;
 use jostle_stats::intervals::median;
 use jostle_sys::clock::Clock;
@@ -22,9 +22,8 @@ const OFFSET_NS: f64 = 1_000.0;
 pub(super) fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     let loop_ns = stamps(bench.clock());
     let set = bench.measure("contend null -w 1 -b 0 -i 0 -t 0.2 --warmup 0 --runs 3")?;
-    let waits = of(&set, "null")
-        .into_iter()
-        .filter_map(|run| run.acquire_ns.as_ref());
+    let waits = runs_of(&set, "null").into_iter();
+    let waits = waits.filter_map(|run| run.acquire_ns.as_ref());
     let waits: Vec<u64> = waits
         .filter_map(|waits| waits.granted.percentiles.get("p50").copied())
         .collect();
@@ -52,11 +51,8 @@ fn stamps(clock: Clock) -> f64 {
 }
 
 fn judge(loop_ns: f64, calibration: &Calibration, waits_p50: &[u64], cpus: usize) -> Trial {
-    let worst = waits_p50
-        .iter()
-        .copied()
-        .max()
-        .map_or(f64::NAN, |ns| ns as f64);
+    let waits_p50 = waits_p50.iter();
+    let worst = waits_p50.copied().max().map_or(f64::NAN, |ns| ns as f64);
     let own = calibration.own_cost.get("null");
     let stamp_ns = calibration.stamp_ns;
     let u = calibration.clock_uncertainty_ns;

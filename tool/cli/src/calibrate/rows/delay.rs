@@ -1,7 +1,7 @@
 //! A known delay is found in the wait.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, differs, noted, of, span, spans};
+use crate::calibrate::trial::{Agreement, Trial, differs, noted, runs_of, span, spans};
 use jostle_model::record::Run;
 use jostle_stats::intervals::median;
 
@@ -15,8 +15,8 @@ pub(super) fn trial(bench: &mut Bench, time: &str, seconds: f64) -> Result<Trial
         "contend delay:{time} null -w 1 -b 0 -i 0 -t {seconds} --warmup 0 --runs 3"
     ))?;
     Ok(judge(
-        &of(&set, &format!("delay:{time}")),
-        &of(&set, "null"),
+        &runs_of(&set, &format!("delay:{time}")),
+        &runs_of(&set, "null"),
     ))
 }
 
@@ -42,11 +42,8 @@ fn judge(delayed: &[&Run], null: &[&Run]) -> Trial {
     let found: Vec<f64> = delayed.iter().filter_map(|run| mean_wait(run)).collect();
     let control: Vec<f64> = null.iter().filter_map(|run| mean_wait(run)).collect();
     // Run by run, so that a run that was disturbed does not hide in a median.
-    let apart: Vec<f64> = found
-        .iter()
-        .zip(&truths)
-        .map(|(found, truth)| found - truth)
-        .collect();
+    let apart = found.iter().zip(&truths);
+    let apart: Vec<f64> = apart.map(|(found, truth)| found - truth).collect();
     let whole = !delayed.is_empty() && [truths.len(), found.len()] == [delayed.len(); 2];
     let said = match (whole, median(&truths), median(&apart), median(&control)) {
         (true, Some(truth), Some(apart), Some(control)) => {

@@ -2,7 +2,9 @@
 //! killed is not flagged.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, of, reason, total};
+use crate::calibrate::trial::{
+    Agreement, Trial, cannot_tell, differs, noted, reason, runs_of, total,
+};
 use jostle_model::record::{Exclusion, Run, Status};
 
 /// Allowed difference from the planted overlaps, as a share and at least: two intruders at
@@ -25,7 +27,7 @@ pub(super) fn broken(
     };
     let set = bench.measure(&line(target, seconds))?;
     let sound = bench.measure(&line("busted:0", SOUND_S))?;
-    Ok(judge(&of(&set, target), &of(&sound, "busted:0")))
+    Ok(judge(&runs_of(&set, target), &runs_of(&sound, "busted:0")))
 }
 
 fn seen(runs: &[&Run], figure: fn(&Exclusion) -> u64) -> f64 {
@@ -75,7 +77,10 @@ pub(super) fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
     };
     let set = bench.measure_disturbed(&line(0.7), "kill 5 100 {pids}")?;
     let left = bench.measure(&line(SOUND_S))?;
-    Ok(judge_killed(&of(&set, "flock"), &of(&left, "flock")))
+    Ok(judge_killed(
+        &runs_of(&set, "flock"),
+        &runs_of(&left, "flock"),
+    ))
 }
 
 fn judge_killed(killed: &[&Run], left: &[&Run]) -> Trial {

@@ -1,7 +1,7 @@
 //! The order of service: a queue, a lottery, two to one, and a starved worker.
 
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, of, percent};
+use crate::calibrate::trial::{Agreement, Trial, cannot_tell, differs, noted, percent, runs_of};
 use jostle_model::record::Run;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 
@@ -28,7 +28,7 @@ pub(super) fn trial(
     let set = bench.measure(&format!(
         "contend {target} -w {workers} -b 200us -i 10us -t 0.5 --warmup 0.1 --runs 1"
     ))?;
-    match of(&set, &target).first() {
+    match runs_of(&set, &target).first() {
         Some(run) => Ok(judged(judge, run)),
         None => Err(Stop::CannotTell("nothing was measured".to_owned())),
     }
@@ -74,11 +74,8 @@ fn figures(counts: &[u64], test: &DispersionTest) -> String {
 }
 
 pub(super) fn queue(run: &Run, counts: &[u64], test: &DispersionTest) -> Trial {
-    let spread = counts
-        .iter()
-        .max()
-        .zip(counts.iter().min())
-        .map_or(0, |(max, min)| max - min);
+    let spread = counts.iter().max().zip(counts.iter().min());
+    let spread = spread.map_or(0, |(max, min)| max - min);
     let truth = noted(run, "granted_max") - noted(run, "granted_min");
     let said = if truth > AT_THE_EDGES as f64 {
         cannot_tell("workers came to the lock too late for a queue to serve them evenly")

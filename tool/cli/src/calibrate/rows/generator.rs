@@ -50,9 +50,8 @@ pub(super) fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
     pairs(bench, |bench, line| {
         let set = bench.measure_disturbed(line, &how)?;
         let queued = set.runs.iter().flat_map(|run| &run.thread_loads);
-        let queued = queued
-            .map(|generator| generator.runqueue_share)
-            .fold(0.0, f64::max);
+        let queued = queued.map(|generator| generator.runqueue_share);
+        let queued = queued.fold(0.0, f64::max);
         Ok((
             set,
             format!("{} of its time runnable only", percent(queued)),
@@ -63,11 +62,8 @@ pub(super) fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
 pub(super) fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
     pairs(bench, |bench, line| {
         let set = bench.measure_disturbed(line, "pause 20 20 {pid}")?;
-        let halts = set
-            .runs
-            .iter()
-            .filter_map(|run| run.around.machine.halts)
-            .sum::<u64>();
+        let halts = set.runs.iter().filter_map(|run| run.around.machine.halts);
+        let halts = halts.sum::<u64>();
         Ok((set, format!("{halts} stops, by wait(2)")))
     })
 }

@@ -57,11 +57,8 @@ fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
         .collect();
     let means = two.iter().filter_map(|run| run.times.handoff_ns.as_ref());
     let found: Vec<f64> = means.map(|figure| figure.mean).collect();
-    let apart: Vec<f64> = found
-        .iter()
-        .zip(&truths)
-        .map(|(found, truth)| found - truth)
-        .collect();
+    let apart = found.iter().zip(&truths);
+    let apart: Vec<f64> = apart.map(|(found, truth)| found - truth).collect();
     let all: f64 = two.iter().map(|run| count(&run.times.handoff_ns)).sum();
     let stray: f64 = two
         .iter()

@@ -3,7 +3,7 @@
 
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{
-    Agreement, Trial, cannot_tell, differs, noted, of, reason, span, total,
+    Agreement, Trial, cannot_tell, differs, noted, reason, runs_of, span, total,
 };
 use jostle_model::record::{LimitedBy, Run, Status};
 
@@ -18,8 +18,8 @@ pub(super) fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
     let slow = bench.measure(&line("echo:slow=200us", 300))?;
     let quick = bench.measure(&line("echo", 1_500))?;
     Ok(judge_slow(
-        &of(&slow, "echo:slow=200us"),
-        &of(&quick, "echo"),
+        &runs_of(&slow, "echo:slow=200us"),
+        &runs_of(&quick, "echo"),
     ))
 }
 
@@ -33,9 +33,8 @@ fn judge_slow(slow: &[&Run], quick: &[&Run]) -> Trial {
     let truth = slept / total(slow, |run| noted(run, "answered"));
     let (found, control) = (each_ns(slow), each_ns(quick));
     let busy = slow.iter().flat_map(|run| &run.thread_loads);
-    let busy = busy
-        .map(|generator| generator.busy_share)
-        .fold(0.0, f64::max);
+    let busy = busy.map(|generator| generator.busy_share);
+    let busy = busy.fold(0.0, f64::max);
     let blamed = slow.iter().any(|run| {
         reason(run, "generator").is_some() || run.verdict.limited_by == Some(LimitedBy::Generator)
     });
@@ -62,7 +61,7 @@ pub(super) fn miscounting(bench: &mut Bench, target: &str) -> Result<Trial, Stop
     let set = bench.measure(&format!(
         "stream {target} echo -n 1000 -w 2 --names own --runs 1"
     ))?;
-    Ok(judge_counts(&of(&set, target), &of(&set, "echo")))
+    Ok(judge_counts(&runs_of(&set, target), &runs_of(&set, "echo")))
 }
 
 fn difference(runs: &[&Run]) -> f64 {

@@ -20,7 +20,7 @@ impl Loops {
     }
 
     /// Processes that are there already.
-    pub(crate) fn of(processes: Vec<Child>) -> Loops {
+    pub(crate) fn new(processes: Vec<Child>) -> Loops {
         Loops(processes)
     }
 

@@ -59,7 +59,7 @@ impl Wanted {
                 let shape = Law::named(&law.law).unwrap();
                 places.extend((0..=48).map(|piece| {
                     let n = from * (to / from).powf(f64::from(piece) / 48.0);
-                    place(n, self.scale * (law.a + law.b * shape.of(n)))
+                    place(n, self.scale * (law.a + law.b * shape.at(n)))
                 }));
             }
         }

@@ -103,7 +103,7 @@ fn pairs_show_that_more_connections_do_more_work() {
         .spawn()
         .unwrap();
     let stdout = server.stdout.take().unwrap();
-    let server = Loops::of(vec![server]);
+    let server = Loops::new(vec![server]);
     let mut port = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
     let line = format!(

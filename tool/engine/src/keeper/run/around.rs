@@ -27,7 +27,7 @@ pub(super) struct Groups(BTreeSet<PathBuf>);
 
 impl Groups {
     /// Those of its processes now.
-    pub(super) fn of(server: &ServerProcesses) -> Groups {
+    pub(super) fn find(server: &ServerProcesses) -> Groups {
         let roots = server.roots().into_iter();
         Groups(roots.filter_map(cgroup::oom_events_of).collect())
     }
@@ -47,11 +47,8 @@ impl Run<'_> {
         if !self.work.is_remote() || self.order.workers > FEW {
             return None;
         }
-        let own: BTreeSet<u64> = children
-            .alive
-            .keys()
-            .flat_map(|pid| sockets_of(*pid))
-            .collect();
+        let alive = children.alive.keys();
+        let own: BTreeSet<u64> = alive.flat_map(|pid| sockets_of(*pid)).collect();
         let wanted = Wanted {
             carried: true,
             ..Wanted::default()

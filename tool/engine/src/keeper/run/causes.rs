@@ -217,9 +217,8 @@ impl Run<'_> {
         let workers: Vec<u32> = children.alive.keys().copied().collect();
         let halted_workers = still(&workers);
         let inside = self.witness.inside().into_iter();
-        let inside: Vec<u64> = inside
-            .map(|worker| self.shared.page(worker).get(Word::Pid))
-            .collect();
+        let inside = inside.map(|worker| self.shared.page(worker).get(Word::Pid));
+        let inside: Vec<u64> = inside.collect();
         let is_inside = |worker: &Process| inside.contains(&u64::from(worker.pid));
         let owner_halted = halted_workers.iter().any(is_inside);
         // One of several sessions is not the server.

@@ -3,8 +3,8 @@
 
 use super::{Children, Driven, Reading, Run, asked};
 use crate::order::WorkloadOrder;
-use jostle_harness::Aborted;
 use jostle_harness::during::During;
+use jostle_harness::{Aborted, Result};
 use jostle_model::time::Nanos;
 use jostle_sys::waited::Waited;
 use jostle_worker::page::Word;
@@ -32,7 +32,7 @@ pub(crate) struct Peak {
 impl Run<'_> {
     /// Up to the end of the last worker. The clocks are read before anybody
     /// starts and after all have ended: what lies between is theirs.
-    pub(super) fn drive_counted(&self, children: &mut Children) -> Result<Driven, Aborted> {
+    pub(super) fn drive_counted(&self, children: &mut Children) -> Result<Driven> {
         let start = self.now();
         self.fork_workers(children)?;
         self.await_ready(children)?;
@@ -101,7 +101,7 @@ impl Run<'_> {
         }
     }
 
-    fn server_memory(&self) -> Result<Option<u64>, Aborted> {
+    fn server_memory(&self) -> Result<Option<u64>> {
         if self.server.is_none() {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ impl Run<'_> {
     /// Waits until all workers are counted that have not died or failed. Gives
     /// up when no worker makes progress any more, and after the longest time
     /// that a run may take.
-    fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<(), Aborted> {
+    fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<()> {
         let span = self.order.workload.keeps();
         let deadline = self.shared.opens().load(Relaxed) + self.order.window.0 + span.0;
         let (mut still, mut done) = (Waited::begin(), 0);
@@ -141,10 +141,8 @@ impl Run<'_> {
 
     /// Workers that will not be counted any more.
     fn lost(&self, children: &Children) -> usize {
-        let dead = children
-            .ended
-            .iter()
-            .flat_map(|(_, workers)| workers.clone());
+        let ended = children.ended.iter();
+        let dead = ended.flat_map(|(_, workers)| workers.clone());
         dead.filter(|worker| self.shared.page(*worker).get(Word::Finished) == 0)
             .count()
     }
@@ -157,13 +155,7 @@ impl Run<'_> {
         (0..self.order.workers).map(of).sum()
     }
 
-    fn lose_patience(
-        &self,
-        now: u64,
-        still: Duration,
-        deadline: u64,
-        done: u64,
-    ) -> Result<(), Aborted> {
+    fn lose_patience(&self, now: u64, still: Duration, deadline: u64, done: u64) -> Result<()> {
         let requests = self.order.workload.requests();
         let one_takes = requests.map_or(0, |requests| requests.timeout.0);
         if still > STILL_PATIENCE + Duration::from_nanos(one_takes) {

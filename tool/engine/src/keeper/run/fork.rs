@@ -2,7 +2,7 @@
 
 use super::{Children, Run};
 use crate::order::WorkloadOrder;
-use jostle_harness::{Aborted, RAMP_PATIENCE_NS, how_it_ended};
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::plan::Carrier;
 use jostle_sys::waited::Waited;
 use jostle_worker::crew::Crew;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 impl Run<'_> {
-    pub(super) fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
+    pub(super) fn fork_workers(&self, children: &mut Children) -> Result<()> {
         let crew = self.crew();
         let count = self.order.workers;
         if self.work.has_canary() {
@@ -35,7 +35,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn fork_canary(&self, crew: &Crew<'_>, children: &mut Children) -> Result<(), Aborted> {
+    fn fork_canary(&self, crew: &Crew<'_>, children: &mut Children) -> Result<()> {
         let pid = self.context.forker.fork(|| self.work.live_as_canary(crew));
         let pid = pid.map_err(|error| {
             Aborted(format!(
@@ -50,12 +50,7 @@ impl Run<'_> {
     }
 
     /// One process, which carries these workers.
-    fn fork(
-        &self,
-        crew: &Crew<'_>,
-        workers: Range<usize>,
-        children: &mut Children,
-    ) -> Result<(), Aborted> {
+    fn fork(&self, crew: &Crew<'_>, workers: Range<usize>, children: &mut Children) -> Result<()> {
         let (forker, work) = (&self.context.forker, &*self.work);
         let group = self.groups.get(children.alive.len());
         let pid = match self.order.carrier {
@@ -78,7 +73,7 @@ impl Run<'_> {
 
     /// Waits until all are ready. A worker that fails ends the run: a point
     /// must not have fewer workers than it states.
-    pub(super) fn await_ready(&self, children: &mut Children) -> Result<(), Aborted> {
+    pub(super) fn await_ready(&self, children: &mut Children) -> Result<()> {
         let mut waited = Waited::begin();
         loop {
             let ready = self.shared.ready().load(Acquire);
@@ -101,7 +96,7 @@ impl Run<'_> {
         self.refuse_losses(children)
     }
 
-    pub(in crate::keeper) fn refuse_losses(&self, children: &Children) -> Result<(), Aborted> {
+    pub(in crate::keeper) fn refuse_losses(&self, children: &Children) -> Result<()> {
         let failed = (0..self.order.workers).find_map(|worker| {
             let page = self.shared.page(worker);
             (page.get(Word::Stage) == Stage::Failed as u64)

@@ -4,8 +4,8 @@
 
 use super::{Children, Reading, Run};
 use crate::order::{LEASES, RunOrder, idle_ns};
-use jostle_harness::Aborted;
 use jostle_harness::accounts::Known;
+use jostle_harness::{Aborted, Result};
 use jostle_model::record::Kept;
 use jostle_model::time::Nanos;
 use jostle_sys::serving;
@@ -36,7 +36,7 @@ pub(super) struct Idle(Reading, Reading);
 
 /// Refuses to keep locks for too few of the leases that the service has granted, which may
 /// be longer than those that were asked for.
-pub(super) fn check(order: &RunOrder, work: &dyn Work) -> Result<(), Aborted> {
+pub(super) fn check(order: &RunOrder, work: &dyn Work) -> Result<()> {
     let span = order.workload.keeps();
     if span == Nanos::ZERO {
         return Ok(());
@@ -70,7 +70,7 @@ impl Run<'_> {
         &self,
         span: Nanos,
         children: &mut Children,
-    ) -> Result<Option<Idle>, Aborted> {
+    ) -> Result<Option<Idle>> {
         if self.books.server.family().is_empty() {
             return Ok(None);
         }
@@ -105,7 +105,7 @@ impl Run<'_> {
         span: Nanos,
         (before, idle): (Option<u64>, Option<Idle>),
         children: &mut Children,
-    ) -> Result<Keep, Aborted> {
+    ) -> Result<Keep> {
         let connections = self.connections(children);
         let opened = self.read(children);
         let from = self.counted();

@@ -32,7 +32,7 @@ use jostle_harness::accounts::{Books, Queues};
 use jostle_harness::during::During;
 use jostle_harness::interference::{self, Outside};
 use jostle_harness::watch::Watch;
-use jostle_harness::{Aborted, Context, LOOK_UP};
+use jostle_harness::{Aborted, Context, LOOK_UP, Result};
 use jostle_model::plan::Measure;
 use jostle_model::record::{BROKE_OFF, Kept, Look, When};
 use jostle_sys::ledger::Ledger;
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
         launcher: &dyn Launcher,
         order: &'a RunOrder,
         spec: &Spec,
-    ) -> Result<Run<'a>, Aborted> {
+    ) -> Result<Run<'a>> {
         let began_ns = context.clock.now();
         let no_memory = |e: std::io::Error| {
             Aborted(format!(
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    pub(super) fn perform(&self) -> Result<RunData, Aborted> {
+    pub(super) fn perform(&self) -> Result<RunData> {
         let mut children = Children::default();
         let result = match self.order.is_counted() {
             true => self.drive_counted(&mut children),
@@ -232,30 +232,21 @@ impl<'a> Run<'a> {
         }
         self.context.note_ended(&mut children.others);
         let (driven, drained) = result?;
-        let Driven {
-            ramp_ns,
-            opened,
-            closed,
-            flagged,
-            peak,
-            keep,
-            during,
-        } = driven;
         let stood = self.still.has_looked();
         let looks = self.look_afterwards(&children);
         let (server, broken) = self.end_on_server(&children);
         let seen = Seen {
-            ramp_ns,
+            ramp_ns: driven.ramp_ns,
             // Workers that all died before the window's end left it early.
-            drain_ns: drained.saturating_sub(self.closes(flagged.1)),
-            opened,
-            closed,
-            flagged,
+            drain_ns: drained.saturating_sub(self.closes(driven.flagged.1)),
+            opened: driven.opened,
+            closed: driven.closed,
+            flagged: driven.flagged,
             children,
             server,
-            peak,
-            kept: keep.map(|keep| self.kept(&keep)),
-            during,
+            peak: driven.peak,
+            kept: driven.keep.map(|keep| self.kept(&keep)),
+            during: driven.during,
             coverage: self.queues.borrow().coverage(),
         };
         let mut data = super::collect::collect(
@@ -334,7 +325,7 @@ impl<'a> Run<'a> {
     }
 
     /// Up to the end of the window.
-    fn drive(&self, children: &mut Children) -> Result<Driven, Aborted> {
+    fn drive(&self, children: &mut Children) -> Result<Driven> {
         let start = self.now();
         self.fork_workers(children)?;
         self.await_ready(children)?;
@@ -384,13 +375,13 @@ impl<'a> Run<'a> {
             .collect();
         *self.queues.borrow_mut() = Queues::open(&threads, self.order.window.0);
         self.books.server.look();
-        *self.server_groups.borrow_mut() = Groups::of(&self.books.server);
+        *self.server_groups.borrow_mut() = Groups::find(&self.books.server);
         let groups = self.look_at_groups(When::Before);
         self.before.borrow_mut().extend(groups);
     }
 
     /// On the workers, or on the one process of theirs, and on the server.
-    fn start_during(&self) -> Result<Option<During>, Aborted> {
+    fn start_during(&self) -> Result<Option<During>> {
         let Some(command) = &self.order.during else {
             return Ok(None);
         };
@@ -430,7 +421,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn heed_parent(&self, patience: Duration) -> Result<(), Aborted> {
+    fn heed_parent(&self, patience: Duration) -> Result<()> {
         match self.context.stopped(patience) {
             true => Err(Aborted("interrupted".into())),
             false => Ok(()),
@@ -444,12 +435,7 @@ impl<'a> Run<'a> {
 
     /// Sleeps, and listens to the parent. Ends early when no worker is left. `opened`:
     /// when the window opened, if this is the window.
-    fn sleep_until(
-        &self,
-        stamp: u64,
-        children: &mut Children,
-        opened: Option<u64>,
-    ) -> Result<(), Aborted> {
+    fn sleep_until(&self, stamp: u64, children: &mut Children, opened: Option<u64>) -> Result<()> {
         loop {
             if let Some(opened) = opened {
                 self.report(children, opened, Some(stamp));
@@ -481,7 +467,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
+fn asked(work: &dyn Work, order: &RunOrder) -> Result<Option<ServerFigures>> {
     work.counts().map_err(|error| failed(order, error))
 }
 
@@ -521,7 +507,7 @@ fn is_cheap(order: &RunOrder) -> bool {
 }
 
 /// One for each generator, where their CPU time is limited.
-fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>, Aborted> {
+fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>> {
     let WorkloadOrder::Spread(spread) = &order.workload else {
         return Ok(Vec::new());
     };

@@ -53,9 +53,8 @@ impl Slices {
         }
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
         let pids = children.alive.keys().copied().chain(parent);
-        let clocks = pids
-            .chain(run.books.server.family())
-            .filter_map(|pid| CpuClock::of(pid).ok());
+        let clocks = pids.chain(run.books.server.family());
+        let clocks = clocks.filter_map(|pid| CpuClock::of(pid).ok());
         let clocks: Vec<CpuClock> = clocks.collect();
         let Some(last) = run.slice(&clocks) else {
             return;

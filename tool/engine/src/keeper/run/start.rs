@@ -2,7 +2,7 @@
 //! hosts' at a time that is agreed.
 
 use super::{Children, Run};
-use jostle_harness::{Aborted, RAMP_PATIENCE_NS};
+use jostle_harness::{Aborted, RAMP_PATIENCE_NS, Result};
 use jostle_sys::waited::Waited;
 use jostle_sys::{clock, futex};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,7 +15,7 @@ impl Run<'_> {
         &self,
         children: &mut Children,
         just_before: impl FnOnce(&Children),
-    ) -> Result<u64, Aborted> {
+    ) -> Result<u64> {
         match self.order.together {
             None => {
                 just_before(children);
@@ -55,7 +55,7 @@ impl Run<'_> {
     }
 
     /// Until the last one has arrived and set the window; returns its opening.
-    fn await_arrivals(&self, children: &mut Children) -> Result<u64, Aborted> {
+    fn await_arrivals(&self, children: &mut Children) -> Result<u64> {
         let mut waited = Waited::begin();
         loop {
             let arrived = self.shared.arrived().load(Acquire);

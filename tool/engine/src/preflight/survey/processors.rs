@@ -11,19 +11,15 @@ pub(super) fn cpus(machine: &Machine) -> Option<Finding> {
     let found = format!("{allowed} of {online} may be used");
     let finding = Finding::fine("CPUs", found);
     let finding = match () {
-        _ if online <= 1 => finding.but(
-            Severity::Bends,
+        _ if online <= 1 => finding.bends(
             "two workers never run at the same time, and no hand-off crosses cores: results hold \
              for one CPU, and `jostle compare` knows only other machines with one",
         ),
-        _ if allowed == 1 => finding.but(
-            Severity::Bends,
-            format!(
-                "two workers never run at the same time, and no hand-off crosses cores: {}",
-                to_use_all(online)
-            ),
-        ),
-        _ if allowed < online => finding.but(Severity::Note, to_use_all(online)),
+        _ if allowed == 1 => finding.bends(format!(
+            "two workers never run at the same time, and no hand-off crosses cores: {}",
+            to_use_all(online)
+        )),
+        _ if allowed < online => finding.note(to_use_all(online)),
         _ => finding,
     };
     let last = online.saturating_sub(1);
@@ -58,13 +54,10 @@ pub(super) fn siblings(machine: &Machine) -> Option<Finding> {
         .map(usize::to_string)
         .collect();
     let found = format!("{} CPUs share a core with another", second.len());
-    Some(Finding::fine("hardware threads", found).but(
-        Severity::Note,
-        format!(
-            "for one worker on each core: `--place cpus:{}`",
-            first.join(",")
-        ),
-    ))
+    Some(Finding::fine("hardware threads", found).note(format!(
+        "for one worker on each core: `--place cpus:{}`",
+        first.join(",")
+    )))
 }
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -104,8 +97,7 @@ pub(super) fn counter(machine: &Machine) -> Option<Finding> {
     let what = "time stamp counter";
     Some(match machine.cpus.invariant_tsc? {
         true => Finding::fine(what, "runs at one rate in every state"),
-        false => Finding::fine(what, "changes its rate or stops with power states").but(
-            Severity::Note,
+        false => Finding::fine(what, "changes its rate or stops with power states").note(
             "stamps come from CLOCK_MONOTONIC and cost more: use `--measure counts` for locks \
              that are quicker than a stamp",
         ),
@@ -119,8 +111,7 @@ pub(super) fn governor(machine: &Machine) -> Option<Finding> {
         None => Finding::fine(what, "none (as in virtual machines)"),
         Some("performance") => Finding::fine(what, "performance"),
         Some(other) => Finding::fine(what, other)
-            .but(
-                Severity::Bends,
+            .bends(
                 "clock rates change while measuring: `echo performance | tee \
                  /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor` as root",
             )
@@ -150,24 +141,18 @@ pub(super) fn quota(machine: &Machine) -> Option<Finding> {
         return Some(finding);
     }
     let (group, allowed) = (quota.group.display(), machine.cpus.allowed.len());
-    let is_v1 = machine
-        .cgroup
-        .name
-        .as_ref()
-        .is_some_and(|name| name.starts_with("v1"));
+    let is_v1 = machine.cgroup.name.as_ref();
+    let is_v1 = is_v1.is_some_and(|name| name.starts_with("v1"));
     let mend = match is_v1 {
         true => write_to("-1", &quota.group, "cpu.cfs_quota_us"),
         false => write_to("max", &quota.group, "cpu.max"),
     };
-    let finding = finding.but(
-        Severity::Bends,
-        format!(
-            "a run that is throttled is INVALID: raise the limit of {group} (`docker update --cpus \
+    let finding = finding.bends(format!(
+        "a run that is throttled is INVALID: raise the limit of {group} (`docker update --cpus \
              {allowed} CONTAINER`, `systemctl set-property UNIT CPUQuota={}%`, Kubernetes: \
              `limits.cpu: {allowed}`)",
-            100 * allowed
-        ),
-    );
+        100 * allowed
+    ));
     Some(finding.mended_by(mend))
 }
 

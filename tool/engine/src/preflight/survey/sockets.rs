@@ -1,7 +1,7 @@
 //! The sockets in `jostle doctor`: how many connections there can be, and what would bend or end a
 //! sweep of them.
 
-use super::{Finding, Severity};
+use super::Finding;
 use crate::order::Demand;
 use jostle_connections::limits::{TCP_BYTES, nearest};
 use jostle_model::connect::PortRange;
@@ -15,12 +15,9 @@ pub(super) fn connections(machine: &Machine) -> Option<Finding> {
         embedded: true,
         sources: 64,
         ports: 8,
-        port_range: None,
-        alone: false,
-        binds_port: false,
         acceptors: 1,
-        listeners: 0,
         bytes_each: TCP_BYTES,
+        ..Demand::default()
     };
     let nearest = nearest(&load, machine).into_iter().next()?;
     let found = format!("about {} at once, by {}", nearest.at, nearest.name);
@@ -37,8 +34,7 @@ pub(super) fn ports(machine: &Machine) -> Option<Finding> {
     Some(match usable {
         10_000.. => finding,
         _ => finding
-            .but(
-                Severity::Note,
+            .note(
                 "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"` as root, or `jostle \
                  connect --sources 16`",
             )
@@ -56,8 +52,7 @@ pub(super) fn backlog(machine: &Machine) -> Option<Finding> {
     Some(match somaxconn {
         128.. => finding,
         _ => finding
-            .but(
-                Severity::Bends,
+            .bends(
                 "clients wait for a server that pauses: `sysctl -w net.core.somaxconn=4096` as \
                  root",
             )
@@ -75,10 +70,7 @@ pub(super) fn time_wait(machine: &Machine) -> Option<Finding> {
     Some(match now {
         n if n < most / 2 => finding,
         _ => finding
-            .but(
-                Severity::Note,
-                "wait for a minute (`sleep 60`); `jostle connect --close rst` leaves none",
-            )
+            .note("wait for a minute (`sleep 60`); `jostle connect --close rst` leaves none")
             .mended_by("sleep 60"),
     })
 }
@@ -95,8 +87,7 @@ pub(super) fn conntrack(machine: &Machine) -> Option<Finding> {
         () if now == 0 => finding,
         () if most - now.min(most) >= 1_000_000 => finding,
         () => finding
-            .but(
-                Severity::Note,
+            .note(
                 "each connection takes an entry, and time: `iptables -t raw -I OUTPUT -o lo -j \
                  NOTRACK` as root, or `sysctl -w net.netfilter.nf_conntrack_max=2000000`",
             )

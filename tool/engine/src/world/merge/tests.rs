@@ -38,7 +38,7 @@ fn counted(grants: u64) -> Option<Server> {
 }
 
 /// The result of an order on so many hosts that did this.
-fn of(order: &RunOrder, gathered: Vec<RunData>) -> RunData {
+fn merged(order: &RunOrder, gathered: Vec<RunData>) -> RunData {
     let hosts = hosts(gathered.len());
     let parts = parts(order, gathered);
     merge(&split::whole(order, hosts.len(), 7), &hosts, &parts)
@@ -124,7 +124,7 @@ fn workers_follow_each_other_by_rank_and_counts_add_up() {
         one(&[12], 12, 1.1),
         one(&[13], 14, 0.9),
     ];
-    let all = of(&order(Workload::Contend, 4), gathered);
+    let all = merged(&order(Workload::Contend, 4), gathered);
     assert_eq!(all.workers.operations, [10, 11, 12, 13]);
     assert_eq!(all.slices, [slice(3, 6, 9); 2]);
     assert_eq!((all.received, all.server), (47, counted(60)));
@@ -139,7 +139,7 @@ fn what_one_host_does_not_know_the_whole_does_not() {
         cpu: used(used_ns),
         ..RunData::default()
     };
-    let all = of(&order(Workload::Contend, 2), vec![one(Some(5)), one(None)]);
+    let all = merged(&order(Workload::Contend, 2), vec![one(Some(5)), one(None)]);
     assert_eq!(all.cpu.used_ns, None);
 }
 
@@ -157,7 +157,7 @@ fn hand_offs_are_known_only_where_hosts_do_not_meet() {
         stream.names = Names::Own;
     }
     for (order, known) in [(order(Workload::Contend, 2), false), (own, true)] {
-        let all = of(&order, vec![one(), one()]);
+        let all = merged(&order, vec![one(), one()]);
         assert_eq!(all.figures.contains_key("handoff_cross_cpu_ns"), known);
         assert_eq!(all.figures["hold_ns"].buckets.0[0].1, 2);
     }

@@ -3,12 +3,12 @@
 
 mod hosts;
 
-use super::first::First;
+use super::coordinator::Coordinator;
 use super::link::channels::{Wired, wired};
 use super::link::{Link, LinkError};
-use super::participant::Port;
+use super::local_keeper::Port;
 use super::words::{Tick, ToHost};
-use super::{Rank, other};
+use super::{Rank, participant};
 use crate::hosts::Offset;
 use crate::keeper::KeeperError;
 use crate::order::{Reply, Request, SweepOrder};
@@ -177,7 +177,7 @@ fn a_host_of_another_version_is_refused_by_name() {
             std::thread::spawn(move || serve(link, actor, &hello))
         })
         .collect();
-    let (first, greeted) = First::gather(ends.remove(0), hello(0), QUICK);
+    let (first, greeted) = Coordinator::gather(ends.remove(0), hello(0), QUICK);
     let refused = greeted.unwrap_err();
     drop(first);
     assert_eq!(
@@ -355,7 +355,7 @@ fn a_first_host_that_is_kept_from_running_blames_nobody_when_the_user_ends_a_run
             ended: &mut || None,
             complain: &|_| {},
         };
-        other::serve(link, port, &hello(1), QUICK, rank)
+        participant::serve(link, port, &hello(1), QUICK, rank)
     });
     let mut first = gather(ends.remove(0));
     let begun = |log: &Log| log.lock().unwrap().iter().any(|(_, what)| *what == "go");

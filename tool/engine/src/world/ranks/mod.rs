@@ -5,9 +5,9 @@
 //! `merge`).
 
 mod clocks;
-mod first;
+mod coordinator;
 mod link;
-mod other;
+mod local_keeper;
 mod participant;
 mod words;
 
@@ -22,11 +22,11 @@ pub use link::{Link, LinkError};
 
 /// A rank's role.
 pub enum Joined {
-    /// It is the first: it measures, with all of these.
-    First(Box<dyn Hosts>),
+    /// It is rank 0: it measures, with all of these.
+    Coordinator(Box<dyn Hosts>),
     /// Its work is over, and it should end with this code: another one has served
     /// the first, or the first has refused the others.
-    Other(u8),
+    Participant(u8),
 }
 
 /// How long things may take; tests have less patience.
@@ -89,19 +89,20 @@ pub struct Rank<'a> {
 /// From here on this process must not fork: the keeper has been forked before. A host of
 /// another version, or one that does not answer, is reported, and all are told to end.
 pub fn join(link: Box<dyn Link>, keeper: &mut Keeper, rank: Rank<'_>) -> Joined {
-    let hello = words::Hello::of(rank.version, rank.commit);
+    let hello = words::Hello::new(rank.version, rank.commit);
     if link.rank() == 0 {
-        let (first, greeted) = first::First::gather(link, hello, Limits::default());
+        let (coordinator, greeted) =
+            coordinator::Coordinator::gather(link, hello, Limits::default());
         return match greeted {
-            Ok(()) => Joined::First(Box::new(first)),
+            Ok(()) => Joined::Coordinator(Box::new(coordinator)),
             Err(error) => {
                 // The end of the job may be that of this process.
                 (rank.complain)(&error.to_string());
-                drop(first);
-                Joined::Other(1)
+                drop(coordinator);
+                Joined::Participant(1)
             }
         };
     }
-    let well = other::serve(link, keeper, &hello, Limits::default(), rank);
-    Joined::Other(u8::from(!well))
+    let well = participant::serve(link, keeper, &hello, Limits::default(), rank);
+    Joined::Participant(u8::from(!well))
 }

@@ -1,155 +1,254 @@
-//! A keeper that takes part in a run of several hosts. Messages of rank 0 become requests
-//! to the keeper, and its replies become messages to rank 0. Rank 0 has a participant for its
-//! own keeper too, so that all hosts do the same.
+//! The life of every rank but the first: it carries out rank 0's orders with its own
+//! keeper, and ends when it is told to, or when rank 0 is silent for too long.
 
-use super::Limits;
-use super::words::{FromHost, ToHost};
-use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Reply, Request};
-use jostle_sys::waited::Waited;
+use super::link::{Link, LinkError};
+use super::local_keeper::{LocalKeeper, Port};
+use super::words::{FromHost, Hello, Tick, ToHost};
+use super::{Limits, Rank};
+use crate::order::Request;
+use jostle_sys::clock;
+use jostle_sys::waited::{self, Waited};
 use std::time::{Duration, Instant};
 
-/// The keeper of a participant; tests bring their own.
-pub(super) trait Port {
-    /// As [`Keeper::ask`].
-    ///
-    /// # Errors
-    /// The keeper has gone.
-    fn ask(&mut self, request: &Request) -> Result<(), KeeperError>;
+/// After a question of the clock the next one is waited for without sleeping.
+const SPIN_NS: u64 = 2_000_000;
 
-    /// As [`Keeper::look`].
-    ///
-    /// # Errors
-    /// The keeper has gone.
-    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError>;
+/// How long after the last word naps stay short, as another may follow.
+const LIVELY: Duration = Duration::from_secs(1);
 
-    /// Whether it stands still.
-    fn is_halted(&self) -> bool;
+/// How long the last word may take to leave.
+const FLUSH: Duration = Duration::from_secs(2);
 
-    /// Ends it, whatever it does, and waits until it has cleaned up.
-    fn end(&mut self);
-}
-
-impl Port for &mut Keeper {
-    fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
-        Keeper::ask(self, request)
-    }
-
-    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
-        Keeper::look(self, patience)
-    }
-
-    fn is_halted(&self) -> bool {
-        Keeper::is_halted(self)
-    }
-
-    fn end(&mut self) {
-        Keeper::end(self);
-    }
-}
-
-/// A keeper and the run that it is at.
-pub(super) struct Participant<P> {
+/// Serves rank 0 until the end. False if rank 0 was silent for too long, or the link
+/// failed: the link is then cut, and the job with it.
+pub(super) fn serve<L: Link, P: Port>(
+    link: L,
     port: P,
-    /// The run, until it is answered for.
-    busy: Option<u64>,
+    hello: &Hello,
     limits: Limits,
-    /// Since when the keeper was found to stand still.
-    halted: Option<Waited>,
-    /// When that is looked at again.
-    look: Instant,
+    rank: Rank<'_>,
+) -> bool {
+    let mut participant = Participant {
+        link,
+        local: LocalKeeper::new(port, limits),
+        limits,
+        heard: Waited::begin(),
+        patience: limits.first_silence,
+        told: Some(Instant::now()),
+        said: Instant::now(),
+        working: false,
+        ending: false,
+    };
+    let served = participant.serve(hello, rank.ended);
+    participant.local.end();
+    let served = served.and_then(|()| participant.part());
+    let link = Box::new(participant.link);
+    match &served {
+        Ok(()) => link.leave(),
+        Err(error) => {
+            (rank.complain)(&format!("{}: {error}", hello.name));
+            link.abort(1);
+        }
+    }
+    served.is_ok()
 }
 
-impl<P: Port> Participant<P> {
-    /// A participant whose keeper is idle.
-    pub(super) fn new(port: P, limits: Limits) -> Participant<P> {
-        Participant {
-            port,
-            busy: None,
-            limits,
-            halted: None,
-            look: Instant::now(),
-        }
-    }
+struct Participant<L, P> {
+    link: L,
+    local: LocalKeeper<P>,
+    limits: Limits,
+    /// When rank 0 was last heard, and how long it may be silent.
+    heard: Waited,
+    patience: Duration,
+    /// When rank 0 last sent more than a sign of life; None: others work, and this host
+    /// sleeps. A host that wakes often takes CPU time from others of its machine.
+    told: Option<Instant>,
+    /// When this host last sent a message to rank 0.
+    said: Instant,
+    /// Workers work: nobody must be disturbed.
+    working: bool,
+    ending: bool,
+}
 
-    /// Whether a run is in its hands.
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy.is_some()
-    }
-
-    /// Takes a message of rank 0. One about another run than the present one is late, and
-    /// has no effect.
-    pub(super) fn hear(&mut self, word: ToHost) -> Option<FromHost> {
-        let ToHost::Ask { run, request } = word else {
-            return None;
-        };
-        let begins = matches!(request, Request::Run(_) | Request::Sweep(_));
-        if begins {
-            self.busy = Some(run);
-        }
-        let is_present = self.busy == Some(run);
-        let failed = is_present.then(|| self.ask(&request)).flatten();
-        match request {
-            Request::Abort => Some(failed.unwrap_or(FromHost::Aborting { run })),
-            _ => failed,
-        }
-    }
-
-    /// The keeper's next message within `patience`, if it works on a run.
-    pub(super) fn look(&mut self, patience: Duration) -> Option<FromHost> {
-        let Some(run) = self.busy else {
-            std::thread::sleep(patience);
-            return None;
-        };
-        let reply = match self.port.look(patience) {
-            Ok(None) => return self.mind_standstill(run),
-            Ok(Some(reply @ (Reply::Prepared | Reply::Drained | Reply::Reached(_)))) => {
-                return Some(FromHost::Said { run, reply });
+impl<L: Link, P: Port> Participant<L, P> {
+    fn serve(
+        &mut self,
+        hello: &Hello,
+        ended: &mut dyn FnMut() -> Option<u8>,
+    ) -> Result<(), LinkError> {
+        let words = serde_json::to_vec(hello).map_err(|error| LinkError(error.to_string()))?;
+        self.link.send(0, words)?;
+        loop {
+            while let Some((_, bytes)) = self.link.try_receive()? {
+                if self.hear(&bytes)? {
+                    return Ok(());
+                }
             }
-            Ok(Some(reply @ (Reply::Closed(_) | Reply::Ran(_) | Reply::Failed(_)))) => reply,
-            Ok(Some(_)) => Reply::Failed("the keeper sent an unexpected reply".to_owned()),
-            Err(error) => Reply::Failed(error.to_string()),
+            if let Some(word) = self.local.look(self.nap()) {
+                self.working = false;
+                self.say(&word)?;
+            }
+            if self.said.elapsed() >= self.limits.beat {
+                self.say(&FromHost::Beat)?;
+            }
+            if let (Some(code), false) = (ended(), self.ending) {
+                self.ending = true;
+                self.say(&FromHost::Ending {
+                    text: format!("it was told to end (signal {})", code.saturating_sub(128)),
+                })?;
+            }
+            let silent = self.heard.so_far();
+            if silent > self.patience {
+                return Err(LinkError(format!(
+                    "rank 0 was not heard for {} s; this rank ends",
+                    silent.as_secs()
+                )));
+            }
+        }
+    }
+
+    /// Says that nothing is left here.
+    fn part(&mut self) -> Result<(), LinkError> {
+        self.say(&FromHost::Bye)?;
+        let is_flushed = || self.link.is_flushed().then_some(());
+        waited::within(FLUSH, self.limits.nap, is_flushed);
+        Ok(())
+    }
+
+    fn nap(&self) -> Duration {
+        let recent = self.told.is_some_and(|told| told.elapsed() <= LIVELY);
+        let quiet = !recent && !self.local.is_busy();
+        match self.working || quiet {
+            true => self.limits.long_nap,
+            false => self.limits.nap,
+        }
+    }
+
+    /// True if it was the last word.
+    fn hear(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
+        self.heard = Waited::begin();
+        self.patience = self.limits.first_silence;
+        if let Some(Tick::Ping(nth)) = Tick::read(bytes) {
+            return self.answer(nth);
+        }
+        let word = serde_json::from_slice(bytes);
+        self.told = match word {
+            Ok(ToHost::Beat) => self.told,
+            Ok(ToHost::Sleep) => None,
+            _ => Some(Instant::now()),
         };
-        self.busy = None;
-        Some(FromHost::Said { run, reply })
+        match word {
+            Ok(ToHost::Rest) => self.patience = self.limits.rest,
+            // What cannot be read is of another version, which refuses us.
+            Ok(ToHost::Farewell) | Err(_) => return Ok(true),
+            Ok(word) => {
+                self.working = match &word {
+                    ToHost::Ask { request, .. } => matches!(request, Request::Go { .. }),
+                    ToHost::Beat => self.working,
+                    _ => false,
+                };
+                if let Some(reply) = self.local.hear(word) {
+                    self.say(&reply)?;
+                }
+            }
+        }
+        Ok(false)
     }
 
-    /// Ends the keeper.
-    pub(super) fn end(&mut self) {
-        self.busy = None;
-        self.port.end();
+    /// Answers questions of the clock while they come one after the other.
+    fn answer(&mut self, mut nth: u32) -> Result<bool, LinkError> {
+        loop {
+            let now = clock::monotonic();
+            self.link.send(0, Tick::Pong(nth, now).bytes())?;
+            let next = loop {
+                match self.link.try_receive()? {
+                    Some((_, bytes)) => break bytes,
+                    None if clock::monotonic() > now + SPIN_NS => return Ok(false),
+                    None => std::thread::yield_now(),
+                }
+            };
+            match Tick::read(&next) {
+                Some(Tick::Ping(asked)) => nth = asked,
+                _ => return self.hear(&next),
+            }
+        }
     }
 
-    fn ask(&mut self, request: &Request) -> Option<FromHost> {
-        let error = self.port.ask(request).err()?;
-        Some(FromHost::Said {
-            run: self.busy.take()?,
-            reply: Reply::Failed(error.to_string()),
-        })
+    fn say(&mut self, word: &FromHost) -> Result<(), LinkError> {
+        self.said = Instant::now();
+        let bytes = serde_json::to_vec(word).map_err(|error| LinkError(error.to_string()))?;
+        self.link.send(0, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::channels::{Wired, wired};
+    use super::*;
+    use crate::keeper::KeeperError;
+    use crate::order::Reply;
+
+    /// A keeper that is never asked for anything.
+    struct Nobody;
+
+    impl Port for Nobody {
+        fn ask(&mut self, _: &Request) -> Result<(), KeeperError> {
+            unreachable!("no word of the table is for the keeper")
+        }
+
+        fn look(&mut self, _: Duration) -> Result<Option<Reply>, KeeperError> {
+            Ok(None)
+        }
+
+        fn is_halted(&self) -> bool {
+            false
+        }
+
+        fn end(&mut self) {}
     }
 
-    /// Ends a keeper that is stopped for too long: it neither replies nor ends by itself.
-    fn mind_standstill(&mut self, run: u64) -> Option<FromHost> {
-        let waited = self.halted.as_mut().map(Waited::so_far);
+    /// A participant that was told something so long ago.
+    fn told(ago: Option<Duration>) -> Participant<Wired, Nobody> {
+        let limits = Limits::default();
         let now = Instant::now();
-        if now < self.look {
-            return None;
+        Participant {
+            link: wired(2).remove(1),
+            local: LocalKeeper::new(Nobody, limits),
+            limits,
+            heard: Waited::begin(),
+            patience: limits.first_silence,
+            told: ago.map(|ago| now.checked_sub(ago).unwrap()),
+            said: now,
+            working: false,
+            ending: false,
         }
-        self.look = now + self.limits.beat;
-        if !self.port.is_halted() {
-            self.halted = None;
-            return None;
+    }
+
+    /// Rank 0's signs of life, one a second, once kept a host without an order awake: it
+    /// looked 850 times in each second in which others were measured.
+    #[test]
+    fn a_host_without_an_order_sleeps_until_it_is_told_more_than_that_rank_0_is_there() {
+        let (just_now, long_ago) = (Some(Duration::ZERO), Some(LIVELY * 2));
+        let table = [
+            // told something before, told now -> naps are short
+            (just_now, ToHost::Beat, true), // between two runs
+            (long_ago, ToHost::Beat, false),
+            (None, ToHost::Beat, false),
+            (just_now, ToHost::Sleep, false),
+            (None, ToHost::Wake, true),
+            (None, ToHost::Rest, true),
+        ];
+        for (before, word, is_short) in table {
+            let mut participant = told(before);
+            let was_last = participant
+                .hear(&serde_json::to_vec(&word).unwrap())
+                .unwrap();
+            assert!(!was_last);
+            let expected = match is_short {
+                true => participant.limits.nap,
+                false => participant.limits.long_nap,
+            };
+            assert_eq!(participant.nap(), expected, "{before:?} {word:?}");
         }
-        self.halted.get_or_insert_with(Waited::begin);
-        let since = waited.filter(|waited| *waited > self.limits.silence)?;
-        self.end();
-        let text = format!(
-            "its keeper process has stood still for {} s (SIGSTOP, or a debugger)",
-            since.as_secs()
-        );
-        Some(FromHost::Said {
-            run,
-            reply: Reply::Failed(text),
-        })
     }
 }

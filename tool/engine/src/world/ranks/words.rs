@@ -26,7 +26,7 @@ pub(super) struct Hello {
 
 impl Hello {
     /// This process, in this build.
-    pub(super) fn of(version: &str, commit: Option<&str>) -> Hello {
+    pub(super) fn new(version: &str, commit: Option<&str>) -> Hello {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Hello {
             version: version.to_owned(),

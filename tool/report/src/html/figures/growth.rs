@@ -121,7 +121,7 @@ fn curve((law, from, to): (&FitLaw, u64, u64)) -> Option<Vec<(f64, f64)>> {
     let (from, to) = (from as f64, to as f64);
     let at = |piece: u32| from * (to / from).powf(f64::from(piece) / f64::from(PIECES));
     let points = (0..=PIECES).map(at);
-    Some(points.map(|n| (n, law.a + law.b * shape.of(n))).collect())
+    Some(points.map(|n| (n, law.a + law.b * shape.at(n))).collect())
 }
 
 /// The fits themselves.

@@ -181,7 +181,7 @@ fn of_python() -> Process {
 
 /// The rule that decides a run, and its limit; without the rule of this name.
 fn decided(watched: &Watched, without: &str) -> Option<(&'static str, Limit)> {
-    let window = Window::new(watched, window::of(watched));
+    let window = Window::new(watched, window::range(watched));
     let is_held = [held(&window, 0), held(&window, 1)].map(|held| held.is_some());
     let rules = RULES.iter().filter(|rule| rule.name != without);
     rules::first(&window, is_held, rules).map(|(rule, state)| (rule.name, state.limit))
@@ -193,9 +193,9 @@ fn decided(watched: &Watched, without: &str) -> Option<(&'static str, Limit)> {
 fn each_rule_decides_its_plant_and_no_rival() {
     let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
     assert_eq!(names, ROWS.iter().map(|row| row.0).collect::<Vec<_>>());
-    assert_eq!(decided(&Planted::of(0.4, 0.3).watched, ""), None);
+    assert_eq!(decided(&Planted::busy(0.4, 0.3).watched, ""), None);
     for (name, [generator, server], plant, rival) in ROWS {
-        let mut run = Planted::of(*generator, *server).with(plant).watched;
+        let mut run = Planted::busy(*generator, *server).with(plant).watched;
         let said = decided(&run, "");
         assert_eq!(said.map(|said| said.0), Some(*name));
         assert_ne!(decided(&run, name), said, "without the rule {name}");

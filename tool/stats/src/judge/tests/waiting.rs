@@ -24,11 +24,11 @@ fn largest(run: &mut Watched) -> &mut Process {
 
 #[test]
 fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
-    let found = Planted::of(0.2, 0.3)
+    let found = Planted::busy(0.2, 0.3)
         .with(|run| threaded(run, 0.98))
         .is(Limit::Generator, "all the time close to 1");
     assert_eq!(found.seconds, "GGGGGGGGG");
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| {
             run.machine.cpus = 4;
             threaded(run, 1.95);
@@ -37,7 +37,7 @@ fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
         .is(Limit::Generator, "GOMAXPROCS=2 holds it there");
     // System calls run without the lock; a script is known by its interpreter.
     let of = |name: &str, program: Option<&str>| {
-        Planted::of(0.5, 0.3).with(|run| {
+        Planted::busy(0.5, 0.3).with(|run| {
             threaded(run, 1.07);
             let largest = largest(run);
             (largest.name, largest.program) = (name.to_owned(), program.map(str::to_owned));
@@ -48,7 +48,7 @@ fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
     of("wrk", None).is(Limit::Path, "neither");
     of("python3.13t", None).is(Limit::Path, "neither");
     // One CPU in the mean: other copies would show.
-    let found = Planted::of(0.3, 0.3)
+    let found = Planted::busy(0.3, 0.3)
         .with(|run| {
             threaded(run, 0.7);
             largest(run).cpu_s[LOOKS / 2..].fill(0.12);
@@ -57,14 +57,14 @@ fn a_generator_whose_threads_use_one_cpu_together_is_held_to_it() {
     let next = "jostle judge --copies 2 -- redis-benchmark -c 50";
     assert_eq!(found.next.as_deref(), Some(next));
     // Two threads that use more, and a server that is busy itself.
-    Planted::of(0.6, 0.3)
+    Planted::busy(0.6, 0.3)
         .with(|run| {
             run.machine.cpus = 4;
             threaded(run, 1.2);
         })
         .is(Limit::Path, "neither");
     // Without a lock that is known, and with one.
-    let busy = || Planted::of(0.3, 0.93).with(|run| threaded(run, 0.98));
+    let busy = || Planted::busy(0.3, 0.93).with(|run| threaded(run, 0.98));
     let is_native = |run: &mut Watched| largest(run).name = "wrk".to_owned();
     busy().with(is_native).is(Limit::Server, "busy");
     let found = busy().is(Limit::Generator, "all the time close to 1");
@@ -76,7 +76,7 @@ fn where_both_are_busy_the_queue_tells_which_is_late() {
     // Requests unread at the server, answers unread at the generator, and connections on which it
     // has not asked again; of 50.
     let busy = |requests: f64, answers: f64, idle: f64| {
-        Planted::of(0.96, 0.97).with(|run| {
+        Planted::busy(0.96, 0.97).with(|run| {
             let traffic = traffic(run);
             traffic.server_unread = Some(vec![requests; LOOKS]);
             traffic.generator_unread = Some(vec![answers; LOOKS]);
@@ -97,7 +97,7 @@ fn where_both_are_busy_the_queue_tells_which_is_late() {
 #[test]
 fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
     let waiting = |of_50: f64| {
-        Planted::of(0.1, 0.1).with(|run| server(run).at_locks = Some(vec![of_50; LOOKS]))
+        Planted::busy(0.1, 0.1).with(|run| server(run).at_locks = Some(vec![of_50; LOOKS]))
     };
     waiting(49.0).is(
         Limit::Server,
@@ -110,7 +110,7 @@ fn a_server_whose_processes_wait_for_its_lock_is_the_limit() {
 fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_otherwise_may_be() {
     // Numbers among 50 connections.
     let waiting = |waiting: f64, in_turn: f64, unsent: f64| {
-        Planted::of(0.1, 0.1).with(|run| {
+        Planted::busy(0.1, 0.1).with(|run| {
             let traffic = traffic(run);
             traffic.server_unread = Some(vec![0.0; LOOKS]);
             traffic.waiting = Some(vec![waiting; LOOKS]);
@@ -141,7 +141,7 @@ fn a_server_that_answers_in_turn_is_the_limit_and_one_that_waits_otherwise_may_b
 #[test]
 fn a_command_that_failed_for_want_of_ports_says_so() {
     let failed = |exit: i32| {
-        Planted::of(0.3, 0.4).with(|run| {
+        Planted::busy(0.3, 0.4).with(|run| {
             let line = "connect: cannot assign requested address".to_owned();
             run.output.get_or_insert_default().no_port = Some(line);
             run.exit = Some(exit);
@@ -164,7 +164,7 @@ fn a_server_that_stands_still_or_ends_at_the_end_of_the_run_is_the_limit() {
         }
         traffic(run).bytes[30..].fill(0.0);
     };
-    let found = Planted::of(0.4, 0.5)
+    let found = Planted::busy(0.4, 0.5)
         .with(|run| {
             short(run);
             server(run).stopped_s[30..49].fill(SPAN_S);
@@ -173,7 +173,7 @@ fn a_server_that_stands_still_or_ends_at_the_end_of_the_run_is_the_limit() {
     assert_eq!((found.since_s, found.to_s), (Some(3.0), 5.0));
     assert!(found.seconds.ends_with("SS"), "{found:?}");
     // Killed at 2.6 s of 4, while its generator tries again and again to connect.
-    let found = Planted::of(0.4, 0.5)
+    let found = Planted::busy(0.4, 0.5)
         .with(|run| {
             short(run);
             traffic(run).bytes[26..].fill(0.0);
@@ -186,14 +186,14 @@ fn a_server_that_stands_still_or_ends_at_the_end_of_the_run_is_the_limit() {
         .is(Limit::Server, "had ended for 49 % of the time, since 2.6 s");
     assert_eq!(found.since_s, Some(2.6));
     // Silence that nothing explains is no path.
-    Planted::of(0.4, 0.5)
+    Planted::busy(0.4, 0.5)
         .with(|run| traffic(run).bytes[50..].fill(0.0))
         .is(Limit::Undecided, "nothing was carried for");
 }
 
 #[test]
 fn until_when_a_limit_held_is_told() {
-    let found = Planted::of(0.3, 0.4)
+    let found = Planted::busy(0.3, 0.4)
         .with(|run| {
             run.generator.throttled_s = Some(column(0.0));
             run.generator.throttled_s.as_mut().unwrap()[..31].fill(0.05);
@@ -208,10 +208,10 @@ fn without_a_server_or_traffic_or_success_there_is_nothing_to_judge() {
     let alone = |run: &mut Watched| {
         (run.server, run.traffic) = (None, None);
     };
-    Planted::of(0.95, 0.0)
+    Planted::busy(0.95, 0.0)
         .with(alone)
         .is(Limit::Nothing, "opened no TCP connection");
-    Planted::of(0.95, 0.0)
+    Planted::busy(0.95, 0.0)
         .with(|run| {
             alone(run);
             network(run).opened.fill(700.0);
@@ -219,30 +219,30 @@ fn without_a_server_or_traffic_or_success_there_is_nothing_to_judge() {
         })
         .is(Limit::Nothing, "70000 of 70000 attempts to connect failed");
     // Other programs open a connection a second.
-    Planted::of(0.95, 0.0)
+    Planted::busy(0.95, 0.0)
         .with(|run| {
             alone(run);
             network(run).opened.fill(0.1);
         })
         .is(Limit::Nothing, "none of the 10 connections");
-    Planted::of(0.95, 0.0)
+    Planted::busy(0.95, 0.0)
         .with(|run| {
             alone(run);
             run.unix_sockets = true;
         })
         .is(Limit::Undecided, "Unix sockets");
     let failed = |run: &mut Watched| run.exit = Some(7);
-    let found = Planted::of(0.95, 0.4)
+    let found = Planted::busy(0.95, 0.4)
         .with(failed)
         .is(Limit::Nothing, "failed (exit code 7)");
     assert!(found.reasons[1].contains("busy for"), "{found:?}");
-    Planted::of(0.95, 0.4)
+    Planted::busy(0.95, 0.4)
         .with(|run| {
             failed(run);
             traffic(run).ports_left[LOOKS - 1] = 3.0;
         })
         .is(Limit::Ports, "3 were left");
-    Planted::of(0.95, 0.4)
+    Planted::busy(0.95, 0.4)
         .with(|run| {
             failed(run);
             server(run).gone_s = Some(column(0.0));
@@ -253,14 +253,14 @@ fn without_a_server_or_traffic_or_success_there_is_nothing_to_judge() {
 
 #[test]
 fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
-    Planted::of(0.95, 0.3)
+    Planted::busy(0.95, 0.3)
         .with(|run| traffic(run).ports_left[40..60].fill(3.0))
         .is(Limit::Ports, "3 were left");
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| traffic(run).ports_left[LOOKS / 2] = 3.0)
         .is(Limit::Path, "neither");
     // After a tenth of a second no connection is opened, and none fails: there is no port.
-    Planted::of(0.9, 0.01)
+    Planted::busy(0.9, 0.01)
         .with(|run| {
             let traffic = traffic(run);
             traffic.bytes[1..].fill(0.0);
@@ -273,7 +273,7 @@ fn ports_that_are_used_up_are_the_limit_however_busy_the_generator_is() {
 #[test]
 fn a_server_is_held_to_one_cpu_by_an_interpreter_or_a_setting_only() {
     let of = |name: &str, gomaxprocs: Option<u64>| {
-        Planted::of(0.1, 0.3).with(|run| {
+        Planted::busy(0.1, 0.3).with(|run| {
             server(run).cpu_s = column(0.98);
             server(run).largest = Some(Process {
                 name: name.to_owned(),
@@ -292,7 +292,7 @@ fn a_server_is_held_to_one_cpu_by_an_interpreter_or_a_setting_only() {
 #[test]
 fn a_generator_that_waits_for_a_cpu_is_the_limit_only_where_connections_wait_for_it() {
     let beside = |late: f64| {
-        Planted::of(0.2, 0.2).with(|run| {
+        Planted::busy(0.2, 0.2).with(|run| {
             queue(&mut run.generator, 0.2);
             run.machine.others_s = Some(column(1.0));
             traffic(run).opened.fill(0.0);
@@ -314,7 +314,7 @@ fn a_generator_that_waits_for_a_cpu_is_the_limit_only_where_connections_wait_for
 #[test]
 fn a_command_that_keeps_a_pace_is_told_from_connections_that_wait() {
     let reason = |idle: f64| {
-        let found = Planted::of(0.1, 0.1).with(|run| {
+        let found = Planted::busy(0.1, 0.1).with(|run| {
             traffic(run).connections.fill(10.0);
             traffic(run).idle = Some(vec![idle; LOOKS]);
         });
@@ -329,7 +329,7 @@ fn a_command_that_keeps_a_pace_is_told_from_connections_that_wait() {
 #[test]
 fn timers_queues_and_servers_behind_the_server_are_named() {
     // Ten connections that wait for 40 ms after each of their requests.
-    let found = Planted::of(0.02, 0.02)
+    let found = Planted::busy(0.02, 0.02)
         .with(|run| {
             traffic(run).connections.fill(10.0);
             network(run).delayed_acks.fill(22.0);
@@ -347,14 +347,14 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
         traffic.unsent = Some(vec![4.5; LOOKS]);
         network(run).delayed_acks.fill(22.0);
     };
-    Planted::of(0.02, 0.02)
+    Planted::busy(0.02, 0.02)
         .with(|run| waits(run, 4.0))
         .is(Limit::Timer, "(40 ms each) for 75 %");
-    Planted::of(0.02, 0.02)
+    Planted::busy(0.02, 0.02)
         .with(|run| waits(run, 0.0))
         .is(Limit::Path, "neither");
     // Acknowledgements that are late because the answers are: nothing waits for them.
-    Planted::of(0.02, 0.02)
+    Planted::busy(0.02, 0.02)
         .with(|run| {
             traffic(run).connections.fill(10.0);
             traffic(run).unsent = Some(column(0.0));
@@ -366,11 +366,11 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
         network(run).overflows.fill(2.0);
         network(run).syn_again.fill(1.0);
     };
-    Planted::of(0.1, 0.3).with(|run| refused(run, 23.0)).is(
+    Planted::busy(0.1, 0.3).with(|run| refused(run, 23.0)).is(
         Limit::Server,
         "46 % of the connections waited for an answer to their SYN",
     );
-    let found = Planted::of(0.1, 0.3)
+    let found = Planted::busy(0.1, 0.3)
         .with(|run| refused(run, 2.0))
         .is(Limit::Path, "neither");
     assert!(
@@ -378,15 +378,15 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
         "{found:?}"
     );
     // No look met a refused connection, and none was refused.
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| traffic(run).connecting = Some(vec![23.0; LOOKS]))
         .is(Limit::Path, "neither");
     let unread = |run: &mut Watched| traffic(run).server_unread = Some(vec![40.0; LOOKS]);
-    Planted::of(0.1, 0.3).with(unread).is(
+    Planted::busy(0.1, 0.3).with(unread).is(
         Limit::Server,
         "requests lay unread at the server on 40 of 50 connections",
     );
-    Planted::of(0.1, 0.8)
+    Planted::busy(0.1, 0.8)
         .with(unread)
         .is(Limit::Undecided, "nor had both of them room");
     let behind = |run: &mut Watched, connections: u64, share: f64| {
@@ -398,18 +398,18 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
             waiting_share: Some(share),
         }];
     };
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| behind(run, 10, 0.9))
         .is(Limit::Downstream, "waited for 127.0.0.1:5432");
     // A queue before the only connection; one that waits for news; and some that are mostly idle.
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| behind(run, 1, 1.0))
         .with(|run| traffic(run).downstream[0].bytes = 5_000_000)
         .is(Limit::Downstream, "it has 1 connection there, ");
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| behind(run, 1, 1.0))
         .is(Limit::Server, "unread");
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| behind(run, 10, 0.2))
         .is(Limit::Server, "unread");
 }
@@ -423,7 +423,7 @@ fn a_server_that_waits_for_its_disk_or_for_swap_is_told_where_a_counter_shows_it
         side.major_faults = Some(vec![faults; LOOKS]);
         side.disk_bytes = Some(bytes);
     };
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| waits(run, 1, 12_000_000, 0.0))
         .is(
             Limit::Downstream,
@@ -431,23 +431,23 @@ fn a_server_that_waits_for_its_disk_or_for_swap_is_told_where_a_counter_shows_it
              mean), while its busiest thread was busy for 31 % of the time; its processes read \
              and wrote 12.0 MB meanwhile",
         );
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| waits(run, 2, 12_000_000, 40.0))
         .is(
             Limit::Downstream,
             "pages that were in swap or on a disk in 51 %",
         );
     // Seldom; of another cause; of a server that is nearly busy, and of a command that waits.
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| waits(run, 3, 12_000_000, 0.0))
         .is(Limit::Path, "neither");
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| waits(run, 1, 0, 0.0))
         .is(Limit::Path, "neither");
-    Planted::of(0.1, 0.8)
+    Planted::busy(0.1, 0.8)
         .with(|run| waits(run, 1, 12_000_000, 0.0))
         .is(Limit::Undecided, "nor had both of them room");
-    Planted::of(0.1, 0.3)
+    Planted::busy(0.1, 0.3)
         .with(|run| waits(run, 1, 12_000_000, 0.0))
         .with(|run| traffic(run).idle = Some(vec![45.0; LOOKS]))
         .is(Limit::Path, "keeps a pace of its own");
@@ -457,7 +457,7 @@ fn a_server_that_waits_for_its_disk_or_for_swap_is_told_where_a_counter_shows_it
 fn what_the_server_asks_uses_cpus_and_is_no_other_program() {
     let behind = |run: &mut Watched, cpu: f64| run.machine.behind_s = Some(column(cpu));
     // A full machine, nobody else's CPU time.
-    let found = Planted::of(0.5, 0.3)
+    let found = Planted::busy(0.5, 0.3)
         .with(|run| server(run).cpu_s = column(0.5))
         .with(|run| behind(run, 0.9))
         .is(Limit::Machine, "0.90 by what the server asks, 0.02 by");
@@ -471,10 +471,10 @@ fn what_the_server_asks_uses_cpus_and_is_no_other_program() {
         hog(run, 0.2);
         behind(run, cpu);
     };
-    Planted::of(0.1, 0.1)
+    Planted::busy(0.1, 0.1)
         .with(|run| waits(run, 1.0))
         .is(Limit::Path, "neither");
-    Planted::of(0.1, 0.1)
+    Planted::busy(0.1, 0.1)
         .with(|run| waits(run, 0.0))
         .is(Limit::Machine, "the server's busiest thread");
 }
@@ -489,10 +489,10 @@ fn a_wait_for_a_cpu_that_both_sides_share_is_not_all_of_other_programs() {
         run.generator.cpu_s = column(0.9);
         hog(run, others);
     };
-    Planted::of(0.4, 0.4)
+    Planted::busy(0.4, 0.4)
         .with(|run| both(run, 0.2))
         .is(Limit::Path, "neither");
-    Planted::of(0.4, 0.3)
+    Planted::busy(0.4, 0.3)
         .with(|run| both(run, 0.65))
         .is(Limit::Machine, "while other programs used 0.65 CPUs");
 }
@@ -500,7 +500,7 @@ fn a_wait_for_a_cpu_that_both_sides_share_is_not_all_of_other_programs() {
 /// Pairs whose doubled runs do `ratio` times the work, where `change` was done to each run.
 fn changed(ratio: f64, change: impl Fn(&mut Watched)) -> Doubled {
     let run = |block: u64, doubled: bool| {
-        let planted = Planted::of(0.2, 0.3).with(|run| {
+        let planted = Planted::busy(0.2, 0.3).with(|run| {
             run.pair = Some(Turn {
                 block,
                 doubled,
@@ -513,7 +513,7 @@ fn changed(ratio: f64, change: impl Fn(&mut Watched)) -> Doubled {
             change(run);
             run.finding = find(run);
         });
-        Run::of(&planted.watched).unwrap()
+        Run::from_watched(&planted.watched).unwrap()
     };
     let runs = (1..=6).flat_map(|block| [run(block, false), run(block, true)]);
     settle(&["x".to_owned()], &runs.collect::<Vec<_>>(), false).unwrap()
@@ -573,7 +573,7 @@ fn a_sequence_of_pairs_ends_when_an_interval_of_all_its_looks_decides() {
     let mut runs = Vec::new();
     for block in 1..=9 {
         for is_double in [false, true] {
-            let planted = Planted::of(0.2, 0.3).with(|run| {
+            let planted = Planted::busy(0.2, 0.3).with(|run| {
                 run.pair = Some(Turn {
                     block,
                     load: 1,
@@ -587,7 +587,7 @@ fn a_sequence_of_pairs_ends_when_an_interval_of_all_its_looks_decides() {
                 };
                 traffic(run).bytes.fill(1e5 * factor);
             });
-            runs.push(Run::of(&planted.watched).unwrap());
+            runs.push(Run::from_watched(&planted.watched).unwrap());
         }
     }
     let [fixed, sequence] =

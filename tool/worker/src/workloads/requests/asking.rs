@@ -46,7 +46,7 @@ impl Numbers {
         Numbers { first, step }
     }
 
-    fn of(self, nth: u64) -> u64 {
+    fn number(self, nth: u64) -> u64 {
         self.first + nth * self.step
     }
 }
@@ -142,8 +142,8 @@ impl<'a> Asking<'a> {
     /// The number for `{n}` in request number `nth`.
     fn number(&self, nth: u64) -> u64 {
         match self.requests.numbers {
-            Some(numbers) => self.numbers.of(nth) % numbers.max(1),
-            None => self.numbers.of(nth),
+            Some(numbers) => self.numbers.number(nth) % numbers.max(1),
+            None => self.numbers.number(nth),
         }
     }
 

@@ -76,9 +76,8 @@ pub(super) fn cases() -> anyhow::Result<Vec<Case>> {
             None => (servers, None),
         };
         let planted = planted.split(' ').filter(|word| *word != "-");
-        let truth = truth
-            .split('|')
-            .map(|word| serde_json::from_value(word.into()));
+        let words = truth.split('|');
+        let truth = words.map(|word| serde_json::from_value(word.into()));
         Ok(Case {
             number,
             server,

@@ -1,11 +1,11 @@
 //! The hosts of these tests: a thread for each, and in place of its keeper an actor.
 
-use super::super::first::First;
+use super::super::coordinator::Coordinator;
 use super::super::link::Link;
 use super::super::link::channels::{Wired, wired};
-use super::super::participant::Port;
+use super::super::local_keeper::Port;
 use super::super::words::Hello;
-use super::super::{Limits, Rank, other};
+use super::super::{Limits, Rank, participant};
 use crate::experiment::tests::order;
 use crate::hosts::HostData;
 use crate::keeper::KeeperError;
@@ -172,7 +172,7 @@ impl Port for Actor {
 pub(super) fn hello(rank: usize) -> Hello {
     Hello {
         name: format!("h{rank}"),
-        ..Hello::of("0.1.0", None)
+        ..Hello::new("0.1.0", None)
     }
 }
 
@@ -195,7 +195,7 @@ pub(super) fn serve_until(
         ended,
         complain: &|text| *said.lock().unwrap() = Err(text.to_owned()),
     };
-    let well = other::serve(link, actor, hello, QUICK, rank);
+    let well = participant::serve(link, actor, hello, QUICK, rank);
     let said = said.into_inner().unwrap();
     assert_eq!(well, said.is_ok());
     said
@@ -244,8 +244,8 @@ impl Job {
 }
 
 /// All hosts, of one version.
-pub(super) fn gather(link: Wired) -> First<Wired> {
-    let (first, greeted) = First::gather(link, hello(0), QUICK);
+pub(super) fn gather(link: Wired) -> Coordinator<Wired> {
+    let (first, greeted) = Coordinator::gather(link, hello(0), QUICK);
     greeted.unwrap();
     first
 }

@@ -2,11 +2,11 @@
 
 use super::super::clocks::{self, Bounds, Exchange};
 use super::super::link::Link;
-use super::super::participant::Port;
+use super::super::local_keeper::Port;
 use super::super::words::{Tick, ToHost};
-use super::{First, Round};
+use super::{Coordinator, Round};
 use crate::hosts::Offset;
-use crate::keeper::KeeperError;
+use crate::keeper::{KeeperError, Result};
 use jostle_sys::clock;
 use jostle_sys::waited::Waited;
 use std::time::{Duration, Instant};
@@ -18,23 +18,18 @@ const EXCHANGING: Duration = Duration::from_millis(20);
 /// A measurement no older than this serves as the one before a run.
 const FRESH: Duration = Duration::from_secs(2);
 
-impl<L: Link> First<L> {
+impl<L: Link> Coordinator<L> {
     pub(super) fn offset(&self, rank: usize, now: u64) -> Offset {
-        let bounds = self.seats[rank].clock;
+        let bounds = self.states[rank].clock;
         bounds.map_or(Offset::default(), |bounds| bounds.offset(now))
     }
 
-    pub(super) fn freshen_clocks<P: Port>(
-        &mut self,
-        round: &mut Round<'_, P>,
-    ) -> Result<(), KeeperError> {
+    pub(super) fn freshen_clocks<P: Port>(&mut self, round: &mut Round<'_, P>) -> Result<()> {
         let now = clock::monotonic();
         let fresh = |bounds: Bounds| now.saturating_sub(bounds.at) < FRESH.as_nanos() as u64;
-        let all = self.seats.iter().skip(1);
-        match all
-            .map(|seat| seat.clock)
-            .all(|clock| clock.is_some_and(fresh))
-        {
+        let all = self.states.iter().skip(1);
+        let mut all = all.map(|state| state.clock);
+        match all.all(|clock| clock.is_some_and(fresh)) {
             true => Ok(()),
             false => self.measure_clocks(round),
         }
@@ -42,10 +37,7 @@ impl<L: Link> First<L> {
 
     /// Measures the clocks of all others, one after the other, so that none waits for
     /// two.
-    pub(super) fn measure_clocks<P: Port>(
-        &mut self,
-        round: &mut Round<'_, P>,
-    ) -> Result<(), KeeperError> {
+    pub(super) fn measure_clocks<P: Port>(&mut self, round: &mut Round<'_, P>) -> Result<()> {
         let started = Instant::now();
         self.beaten = Instant::now();
         self.say_all(&ToHost::Wake)?;
@@ -61,7 +53,7 @@ impl<L: Link> First<L> {
             let Some(bounds) = bounds else {
                 return Err(self.said(rank, "its clock jumps to and fro"));
             };
-            self.seats[rank].clock = Some(bounds);
+            self.states[rank].clock = Some(bounds);
         }
         self.spent.clocks = started.elapsed();
         Ok(())
@@ -72,7 +64,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         rank: usize,
-    ) -> Result<Vec<Exchange>, KeeperError> {
+    ) -> Result<Vec<Exchange>> {
         let mut done = Vec::with_capacity(EXCHANGES);
         let mut start = Instant::now();
         while done.len() < EXCHANGES && (done.is_empty() || start.elapsed() < EXCHANGING) {
@@ -94,13 +86,13 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         rank: usize,
         is_first: bool,
-    ) -> Result<(u64, u64), KeeperError> {
+    ) -> Result<(u64, u64)> {
         loop {
             if let Some((from, bytes)) = self.receive()? {
                 let back = clock::monotonic();
                 match Tick::read(&bytes) {
                     Some(Tick::Pong(nth, there)) if from == rank && nth == self.asked => {
-                        self.seats[from].heard = Waited::begin();
+                        self.states[from].heard = Waited::begin();
                         return Ok((there, back));
                     }
                     _ => self.hear(from, &bytes),

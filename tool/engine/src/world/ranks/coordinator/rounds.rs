@@ -2,11 +2,11 @@
 
 use super::super::clocks::Bounds;
 use super::super::link::Link;
-use super::super::participant::{Participant, Port};
+use super::super::local_keeper::{LocalKeeper, Port};
 use super::super::words::ToHost;
-use super::{First, Round, Seat, Stage, phase};
+use super::{Coordinator, HostState, Round, Stage, phase};
 use crate::hosts::{HostData, HostDid, Offset};
-use crate::keeper::KeeperError;
+use crate::keeper::{KeeperError, Result};
 use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder, Together};
 use jostle_sys::clock;
 use jostle_sys::waited::Waited;
@@ -30,14 +30,14 @@ struct Start {
     clocks: Vec<Option<Bounds>>,
 }
 
-impl<L: Link> First<L> {
+impl<L: Link> Coordinator<L> {
     /// As [`crate::world::Hosts::run`], with whatever stands for a keeper.
     pub(in super::super) fn run_with<P: Port>(
         &mut self,
         port: P,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostData>, KeeperError> {
+    ) -> Result<Vec<HostData>> {
         self.round(port, ended, |first, round| first.run_of_all(round, orders))
     }
 
@@ -48,7 +48,7 @@ impl<L: Link> First<L> {
         orders: &[Option<SweepOrder>],
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+    ) -> Result<Vec<HostDid<Closed>>> {
         self.round(port, ended, |first, round| {
             first.sweep_of_all(round, orders, reached)
         })
@@ -59,23 +59,23 @@ impl<L: Link> First<L> {
         &mut self,
         port: P,
         ended: &mut dyn FnMut() -> bool,
-        make: impl FnOnce(&mut First<L>, &mut Round<'_, P>) -> Result<D, KeeperError>,
-    ) -> Result<D, KeeperError> {
+        make: impl FnOnce(&mut Coordinator<L>, &mut Round<'_, P>) -> Result<D>,
+    ) -> Result<D> {
         self.run += 1;
         self.spent.bytes = 0;
         let mut round = Round {
-            participant: Participant::new(port, self.limits),
+            local: LocalKeeper::new(port, self.limits),
             ended,
             nap: self.limits.nap,
         };
-        for seat in &mut self.seats {
-            (seat.stage, seat.aborting) = (Stage::Idle, false);
+        for state in &mut self.states {
+            (state.stage, state.aborting) = (Stage::Idle, false);
         }
         self.pump()?;
         // Messages that came while rank 0 did something else have been read now.
-        self.seats
+        self.states
             .iter_mut()
-            .for_each(|seat| seat.heard = Waited::begin());
+            .for_each(|state| state.heard = Waited::begin());
         let done = make(self, &mut round);
         let done = done.map_err(|why| self.call_off(&mut round, why));
         let rested = self.say_all(&ToHost::Rest);
@@ -86,7 +86,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         orders: &[Option<RunOrder>],
-    ) -> Result<Vec<HostData>, KeeperError> {
+    ) -> Result<Vec<HostData>> {
         let assigned = |order: &RunOrder| Request::Run(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
@@ -99,8 +99,8 @@ impl<L: Link> First<L> {
         self.conclude(round, &taking, self.limits.stage)?;
         self.spent.gather = drained.elapsed();
         self.measure_clocks(round)?;
-        Ok(self.did(&taking, &start, |seat| {
-            match std::mem::take(&mut seat.stage) {
+        Ok(self.did(&taking, &start, |state| {
+            match std::mem::take(&mut state.stage) {
                 Stage::Said(Reply::Ran(data)) => Some((data.began_ns, *data)),
                 _ => None,
             }
@@ -112,7 +112,7 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         orders: &[Option<SweepOrder>],
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+    ) -> Result<Vec<HostDid<Closed>>> {
         let assigned = |order: &SweepOrder| Request::Sweep(Box::new(order.clone()));
         let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
         let taking = self.prepare(round, assignments.collect())?;
@@ -121,8 +121,8 @@ impl<L: Link> First<L> {
             let start = self.go(round, &taking, 1)?;
             self.reach_at_work(round, &taking, phase::WORKED, ENDLESS)?;
             self.measure_clocks(round)?;
-            let take = |seat: &mut Seat| match std::mem::replace(
-                &mut seat.stage,
+            let take = |state: &mut HostState| match std::mem::replace(
+                &mut state.stage,
                 Stage::Said(Reply::Prepared),
             ) {
                 Stage::Said(Reply::Reached(data)) => Some((data.began_ns, *data)),
@@ -141,10 +141,10 @@ impl<L: Link> First<L> {
         self.conclude(round, &taking, ENDLESS)?;
         let start = Start {
             at: 0,
-            clocks: vec![None; self.seats.len()],
+            clocks: vec![None; self.states.len()],
         };
-        Ok(self.did(&taking, &start, |seat| {
-            match std::mem::take(&mut seat.stage) {
+        Ok(self.did(&taking, &start, |state| {
+            match std::mem::take(&mut state.stage) {
                 Stage::Said(Reply::Closed(data)) => Some((0, *data)),
                 _ => None,
             }
@@ -158,7 +158,7 @@ impl<L: Link> First<L> {
         &mut self,
         round: &mut Round<'_, P>,
         mut assignments: Vec<Option<Request>>,
-    ) -> Result<Vec<usize>, KeeperError> {
+    ) -> Result<Vec<usize>> {
         self.refuse_failures()?;
         self.freshen_clocks(round)?;
         let started = Instant::now();
@@ -168,7 +168,7 @@ impl<L: Link> First<L> {
             .collect();
         taking
             .iter()
-            .for_each(|rank| self.seats[*rank].stage = Stage::Ordered);
+            .for_each(|rank| self.states[*rank].stage = Stage::Ordered);
         let (asking, others) = taking.split_at(1.min(taking.len()));
         for ranks in [asking, others] {
             for rank in ranks.iter().copied() {
@@ -206,8 +206,8 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         taking: &[usize],
         workers: u64,
-    ) -> Result<Start, KeeperError> {
-        let clocks = self.seats.iter().map(|seat| seat.clock).collect();
+    ) -> Result<Start> {
+        let clocks = self.states.iter().map(|state| state.clock).collect();
         let margin_ns = MARGIN_NS
             + MARGIN_PER_HOST_NS * self.hosts.len() as u64
             + MARGIN_PER_WORKER_NS * workers;
@@ -230,7 +230,7 @@ impl<L: Link> First<L> {
         taking: &[usize],
         phase: u8,
         patience: Duration,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         round.nap = self.limits.long_nap;
         let reached = self.reach(round, taking, phase, patience);
         round.nap = self.limits.nap;
@@ -242,26 +242,26 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         taking: &[usize],
         patience: Duration,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         for rank in taking.iter().copied() {
             self.ask(round, rank, Request::Conclude)?;
         }
         self.reach(round, taking, phase::OVER, patience)
     }
 
-    /// The data of each after this start. `take` takes the data from its seat, with the time at
+    /// The data of each after this start. `take` takes the data from its state, with the time at
     /// which it began by its own clock; zero if it did not begin.
     fn did<D>(
         &mut self,
         taking: &[usize],
         start: &Start,
-        take: impl Fn(&mut Seat) -> Option<(u64, D)>,
+        take: impl Fn(&mut HostState) -> Option<(u64, D)>,
     ) -> Vec<HostDid<D>> {
         let each = taking.iter().filter_map(|rank| {
-            let seat = &mut self.seats[*rank];
-            let (began_ns, data) = take(seat)?;
+            let state = &mut self.states[*rank];
+            let (began_ns, data) = take(state)?;
             let clock = start.clocks[*rank]
-                .zip(seat.clock)
+                .zip(state.clock)
                 .map_or(Offset::default(), |(before, after)| {
                     Bounds::between(before, after)
                 });
@@ -292,14 +292,16 @@ impl<L: Link> First<L> {
         let mut waited = Waited::begin();
         loop {
             let _ = self.pump();
-            let deaf = |seat: &Seat| !seat.gone && !seat.aborting && seat.stage.failure().is_none();
-            let busy = |seat: &Seat| !seat.gone && !seat.stage.is_over();
-            let quiet = self.seats.iter().all(|seat| !deaf(seat) && !busy(seat));
-            if quiet && !round.participant.is_busy() {
+            let deaf = |state: &HostState| {
+                !state.gone && !state.aborting && state.stage.failure().is_none()
+            };
+            let busy = |state: &HostState| !state.gone && !state.stage.is_over();
+            let quiet = self.states.iter().all(|state| !deaf(state) && !busy(state));
+            if quiet && !round.local.is_busy() {
                 return why;
             }
             if waited.so_far() > patience {
-                let mut deaf = self.others().filter(|rank| deaf(&self.seats[*rank]));
+                let mut deaf = self.others().filter(|rank| deaf(&self.states[*rank]));
                 return match deaf.next() {
                     Some(rank) if interrupted => self.said(
                         rank,
@@ -309,7 +311,7 @@ impl<L: Link> First<L> {
                     _ => why,
                 };
             }
-            if let Some(word) = round.participant.look(self.limits.nap) {
+            if let Some(word) = round.local.look(self.limits.nap) {
                 self.take(0, word);
             }
         }

@@ -11,10 +11,10 @@ mod rounds;
 use super::Limits;
 use super::clocks::Bounds;
 use super::link::{Link, LinkError};
-use super::participant::{Participant, Port};
+use super::local_keeper::{LocalKeeper, Port};
 use super::words::{FromHost, Hello, Tick, ToHost};
 use crate::hosts::{Host, HostData, HostDid};
-use crate::keeper::{Keeper, KeeperError};
+use crate::keeper::{Keeper, KeeperError, Result};
 use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder};
 use crate::world::{Hosts, Spent};
 use jostle_sys::waited::Waited;
@@ -64,7 +64,7 @@ impl Stage {
 
 /// Rank 0's knowledge of a host.
 #[derive(Debug)]
-struct Seat {
+struct HostState {
     heard: Waited,
     stage: Stage,
     /// It has heard that a run was called off.
@@ -79,10 +79,10 @@ struct Seat {
 }
 
 /// All hosts, from rank 0.
-pub(super) struct First<L: Link> {
+pub(super) struct Coordinator<L: Link> {
     link: Option<L>,
     hosts: Vec<Host>,
-    seats: Vec<Seat>,
+    states: Vec<HostState>,
     limits: Limits,
     run: u64,
     /// Questions of the clock so far.
@@ -93,20 +93,16 @@ pub(super) struct First<L: Link> {
 
 /// A run in progress, for whoever waits in it.
 struct Round<'a, P> {
-    participant: Participant<P>,
+    local: LocalKeeper<P>,
     ended: &'a mut dyn FnMut() -> bool,
     nap: Duration,
 }
 
-impl<L: Link> First<L> {
+impl<L: Link> Coordinator<L> {
     /// Waits until all others have introduced themselves. Also returns why they cannot work
     /// together, if so: a rank has another version, or does not answer.
-    pub(super) fn gather(
-        link: L,
-        hello: Hello,
-        limits: Limits,
-    ) -> (First<L>, Result<(), KeeperError>) {
-        let seat = || Seat {
+    pub(super) fn gather(link: L, hello: Hello, limits: Limits) -> (Coordinator<L>, Result<()>) {
+        let state = || HostState {
             heard: Waited::begin(),
             stage: Stage::Idle,
             aborting: false,
@@ -116,22 +112,22 @@ impl<L: Link> First<L> {
             clock: None,
         };
         let size = link.size();
-        let mut first = First {
+        let mut coordinator = Coordinator {
             link: Some(link),
             hosts: vec![Host::default(); size],
-            seats: (0..size).map(|_| seat()).collect(),
+            states: (0..size).map(|_| state()).collect(),
             limits,
             run: 0,
             asked: 0,
             beaten: Instant::now(),
             spent: Spent::default(),
         };
-        first.hosts[0] = hello.clone().host();
-        let greeted = first.greet(&hello);
-        (first, greeted)
+        coordinator.hosts[0] = hello.clone().host();
+        let greeted = coordinator.greet(&hello);
+        (coordinator, greeted)
     }
 
-    fn greet(&mut self, ours: &Hello) -> Result<(), KeeperError> {
+    fn greet(&mut self, ours: &Hello) -> Result<()> {
         let mut waited = Waited::begin();
         let mut missing: Vec<usize> = (1..self.hosts.len()).collect();
         let mut refused = None;
@@ -140,7 +136,7 @@ impl<L: Link> First<L> {
                 if waited.so_far() > self.limits.silence {
                     missing
                         .iter()
-                        .for_each(|rank| self.seats[*rank].gone = true);
+                        .for_each(|rank| self.states[*rank].gone = true);
                     return Err(failed(format!(
                         "of {} ranks, those numbered {missing:?} have not said who they are within {} s",
                         self.hosts.len(),
@@ -179,21 +175,21 @@ impl<L: Link> First<L> {
         }
     }
 
-    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, KeeperError> {
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
         match &mut self.link {
             Some(link) => link.try_receive().map_err(broken),
             None => Ok(None),
         }
     }
 
-    fn send(&mut self, rank: usize, bytes: Vec<u8>) -> Result<(), KeeperError> {
+    fn send(&mut self, rank: usize, bytes: Vec<u8>) -> Result<()> {
         match &mut self.link {
             Some(link) => link.send(rank, bytes).map_err(broken),
             None => Ok(()),
         }
     }
 
-    fn say(&mut self, rank: usize, word: &ToHost) -> Result<(), KeeperError> {
+    fn say(&mut self, rank: usize, word: &ToHost) -> Result<()> {
         let bytes = serde_json::to_vec(word).map_err(|error| failed(error.to_string()))?;
         self.send(rank, bytes)
     }
@@ -202,12 +198,12 @@ impl<L: Link> First<L> {
         1..self.hosts.len()
     }
 
-    fn say_all(&mut self, word: &ToHost) -> Result<(), KeeperError> {
+    fn say_all(&mut self, word: &ToHost) -> Result<()> {
         self.others().try_for_each(|rank| self.say(rank, word))
     }
 
     /// Takes all that has come.
-    fn pump(&mut self) -> Result<(), KeeperError> {
+    fn pump(&mut self) -> Result<()> {
         while let Some((from, bytes)) = self.receive()? {
             self.hear(from, &bytes);
         }
@@ -215,7 +211,7 @@ impl<L: Link> First<L> {
     }
 
     fn hear(&mut self, from: usize, bytes: &[u8]) {
-        self.seats[from].heard = Waited::begin();
+        self.states[from].heard = Waited::begin();
         if Tick::read(bytes).is_some() {
             // The answer to a question that is no longer asked.
             return;
@@ -229,19 +225,19 @@ impl<L: Link> First<L> {
             }
             Err(error) => {
                 let text = format!("its message cannot be read: {error}");
-                self.seats[from].stage = Stage::Said(Reply::Failed(text));
+                self.states[from].stage = Stage::Said(Reply::Failed(text));
             }
         }
     }
 
     fn take(&mut self, from: usize, word: FromHost) {
         let run = self.run;
-        let seat = &mut self.seats[from];
+        let state = &mut self.states[from];
         match word {
-            FromHost::Said { run: of, reply } if of == run => seat.stage = Stage::Said(reply),
-            FromHost::Aborting { run: of } if of == run => seat.aborting = true,
-            FromHost::Ending { text } => seat.ending = Some(text),
-            FromHost::Bye => seat.left = true,
+            FromHost::Said { run: of, reply } if of == run => state.stage = Stage::Said(reply),
+            FromHost::Aborting { run: of } if of == run => state.aborting = true,
+            FromHost::Ending { text } => state.ending = Some(text),
+            FromHost::Bye => state.left = true,
             _ => {}
         }
     }
@@ -252,13 +248,13 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
         rank: usize,
         request: Request,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         let run = self.run;
         let word = ToHost::Ask { run, request };
         if rank > 0 {
             return self.say(rank, &word);
         }
-        if let Some(answer) = round.participant.hear(word) {
+        if let Some(answer) = round.local.hear(word) {
             self.take(0, answer);
         }
         Ok(())
@@ -271,14 +267,14 @@ impl<L: Link> First<L> {
         ranks: &[usize],
         phase: u8,
         patience: Duration,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<()> {
         let mut waited = Waited::begin();
         loop {
             self.pump()?;
             self.refuse_failures()?;
             let mut late = ranks
                 .iter()
-                .filter(|rank| self.seats[**rank].stage.reached() < phase);
+                .filter(|rank| self.states[**rank].stage.reached() < phase);
             let Some(late) = late.next().copied() else {
                 return Ok(());
             };
@@ -291,26 +287,26 @@ impl<L: Link> First<L> {
             }
             self.heed_silence()?;
             self.beat()?;
-            if let Some(word) = round.participant.look(round.nap) {
+            if let Some(word) = round.local.look(round.nap) {
                 self.take(0, word);
             }
         }
     }
 
     /// A host that fails or is told to end is an error even while it takes no part.
-    fn refuse_failures(&self) -> Result<(), KeeperError> {
-        let failed = self.seats.iter().enumerate().find_map(|(rank, seat)| {
-            let text = seat.stage.failure().or(seat.ending.as_ref());
+    fn refuse_failures(&self) -> Result<()> {
+        let failed = self.states.iter().enumerate().find_map(|(rank, state)| {
+            let text = state.stage.failure().or(state.ending.as_ref());
             Some(self.said(rank, text?))
         });
         failed.map_or(Ok(()), Err)
     }
 
-    fn heed_silence(&mut self) -> Result<(), KeeperError> {
+    fn heed_silence(&mut self) -> Result<()> {
         for rank in self.others() {
-            let silent = self.seats[rank].heard.so_far();
+            let silent = self.states[rank].heard.so_far();
             if silent > self.limits.silence {
-                self.seats[rank].gone = true;
+                self.states[rank].gone = true;
                 let text = format!(
                     "nothing was heard of it for {:.0} s: it hangs, or the way to it is cut",
                     silent.as_secs_f64()
@@ -321,7 +317,7 @@ impl<L: Link> First<L> {
         Ok(())
     }
 
-    fn beat(&mut self) -> Result<(), KeeperError> {
+    fn beat(&mut self) -> Result<()> {
         if self.beaten.elapsed() < self.limits.beat {
             return Ok(());
         }
@@ -336,18 +332,18 @@ impl<L: Link> First<L> {
         let mut waited = Waited::begin();
         loop {
             let _ = self.pump();
-            let left = |seat: &Seat| seat.left || seat.gone;
-            let done = self.seats.iter().skip(1).all(left);
+            let left = |state: &HostState| state.left || state.gone;
+            let done = self.states.iter().skip(1).all(left);
             let flushed = self.link.as_mut().is_none_or(Link::is_flushed);
             if done && flushed || waited.so_far() > self.limits.farewell {
-                return self.seats.iter().skip(1).all(|seat| seat.left);
+                return self.states.iter().skip(1).all(|state| state.left);
             }
             std::thread::sleep(self.limits.nap);
         }
     }
 }
 
-impl<L: Link> Hosts for First<L> {
+impl<L: Link> Hosts for Coordinator<L> {
     fn all(&self) -> &[Host] {
         &self.hosts
     }
@@ -357,7 +353,7 @@ impl<L: Link> Hosts for First<L> {
         keeper: &mut Keeper,
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<HostData>, KeeperError> {
+    ) -> Result<Vec<HostData>> {
         self.run_with(keeper, orders, ended)
     }
 
@@ -367,7 +363,7 @@ impl<L: Link> Hosts for First<L> {
         orders: &[Option<SweepOrder>],
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
-    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+    ) -> Result<Vec<HostDid<Closed>>> {
         self.sweep_with(keeper, orders, ended, reached)
     }
 
@@ -376,7 +372,7 @@ impl<L: Link> Hosts for First<L> {
     }
 }
 
-impl<L: Link> Drop for First<L> {
+impl<L: Link> Drop for Coordinator<L> {
     /// Ends all ranks: in good order, or, if one cannot be waited for, at once and together
     /// with this process. All output must be printed before.
     fn drop(&mut self) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The runs of one experiment, as far as they were made. Times are counted from its
 /// beginning.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct RunProgress {
     /// None before it is known.
     planned: Option<Planned>,
     /// When the first run began.
@@ -63,7 +63,7 @@ struct Seen {
 /// How a figure is written: `968/s`, `connect() in 41 us`.
 type Reads = fn(f64) -> String;
 
-impl Course {
+impl RunProgress {
     /// So many rounds of so many points are to be made, which should take so long. A
     /// sweep plans after its first round, which counts.
     pub(super) fn planned(&mut self, points: usize, rounds: usize, takes: Nanos, now: Duration) {
@@ -281,28 +281,28 @@ mod tests {
 
     #[test]
     fn the_line_shows_where_it_is_and_what_is_left() {
-        let mut course = Course::default();
-        assert_eq!(course.words(S(0)), None);
-        course.planned(2, 2, Nanos(40_000_000_000), S(5));
-        course.begins("flock", at(100), 1, S(5));
+        let mut runs = RunProgress::default();
+        assert_eq!(runs.words(S(0)), None);
+        runs.planned(2, 2, Nanos(40_000_000_000), S(5));
+        runs.begins("flock", at(100), 1, S(5));
         assert_eq!(
-            course.words(S(6)).unwrap(),
+            runs.words(S(6)).unwrap(),
             "point 1 of 2, run 1 of 2, 39 s left: flock -w 100"
         );
         // Runs take longer than was planned.
-        course.done(&point(950.0, 0), S(35));
-        course.begins("flock", at(100), 2, S(35));
+        runs.done(&point(950.0, 0), S(35));
+        runs.begins("flock", at(100), 2, S(35));
         assert_eq!(
-            course.words(S(45)).unwrap(),
+            runs.words(S(45)).unwrap(),
             "point 2 of 2, run 2 of 2, 1 min 20 s left: flock -w 100"
         );
-        course.done(&point(1_050.0, 1), S(65));
-        course.begins("sysv", at(100), 1, S(65));
+        runs.done(&point(1_050.0, 1), S(65));
+        runs.begins("sysv", at(100), 1, S(65));
         assert_eq!(
-            course.words(S(65)).unwrap(),
+            runs.words(S(65)).unwrap(),
             "point 1 of 2, run 1 of 2, 1 min 0 s left: sysv -w 100"
         );
-        let words = course.words(S(130)).unwrap();
+        let words = runs.words(S(130)).unwrap();
         assert!(words.contains(", longer than expected: "), "{words}");
     }
 
@@ -310,27 +310,27 @@ mod tests {
     /// a fault of 0.2 s stood for ones of 6 s, and the line said `0 s left`.
     #[test]
     fn short_runs_of_the_first_round_do_not_stand_for_the_others() {
-        let mut course = Course::default();
-        course.planned(2, 3, Nanos(60_000_000_000), S(0));
-        course.begins("flock", at(1), 1, S(0));
-        course.done(&point(36.0, 0), S(1));
-        course.begins("redis", at(1), 1, S(1));
-        let words = course.words(S(1)).unwrap();
+        let mut runs = RunProgress::default();
+        runs.planned(2, 3, Nanos(60_000_000_000), S(0));
+        runs.begins("flock", at(1), 1, S(0));
+        runs.done(&point(36.0, 0), S(1));
+        runs.begins("redis", at(1), 1, S(1));
+        let words = runs.words(S(1)).unwrap();
         assert!(words.contains(" 50 s left: redis"), "{words}");
-        course.done(&point(2.0, 0), S(3));
-        let words = course.words(S(3)).unwrap();
+        runs.done(&point(2.0, 0), S(3));
+        let words = runs.words(S(3)).unwrap();
         assert!(words.contains(", 6 s left: "), "{words}");
     }
 
     #[test]
     fn rows_are_provisional_and_become_firmer() {
-        let mut course = Course::default();
-        course.planned(2, 2, Nanos(40_000_000_000), S(5));
-        assert!(course.rows().is_empty());
+        let mut runs = RunProgress::default();
+        runs.planned(2, 2, Nanos(40_000_000_000), S(5));
+        assert!(runs.rows().is_empty());
         let mut run = |made: &Run, target: &str, workers: u64, run: u32| {
-            course.begins(target, at(workers), run, S(5));
-            course.done(made, S(6));
-            course.rows()
+            runs.begins(target, at(workers), run, S(5));
+            runs.done(made, S(6));
+            runs.rows()
         };
         let verdict = |is: Status, mut run: Run| {
             run.verdict.is = is;
@@ -417,17 +417,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_known_is_not_made_up() {
-        let mut course = Course::default();
-        course.begins("tcp", at(1), 1, S(0));
+        let mut runs = RunProgress::default();
+        runs.begins("tcp", at(1), 1, S(0));
         assert_eq!(
-            course.words(S(1)).unwrap(),
+            runs.words(S(1)).unwrap(),
             "run 1, time left unknown: tcp -w 1"
         );
-        course.planned(1, 1, Nanos(1_000_000_000), S(2));
-        course.done(&point(0.0, 0), S(3));
-        course.begins("tcp", at(1), 2, S(3));
+        runs.planned(1, 1, Nanos(1_000_000_000), S(2));
+        runs.done(&point(0.0, 0), S(3));
+        runs.begins("tcp", at(1), 2, S(3));
         assert_eq!(
-            course.words(S(4)).unwrap(),
+            runs.words(S(4)).unwrap(),
             "run 2, until the figures are precise: tcp -w 1"
         );
     }
