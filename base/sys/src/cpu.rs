@@ -1,6 +1,7 @@
 //! The CPUs that a thread may use, and how exact its timers are.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+pub use rustix::thread::CpuSet;
+use rustix::thread::{Pid, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::io;
 use std::num::NonZeroU64;
 
@@ -31,6 +32,11 @@ pub fn allowed_of(pid: u32) -> Option<Vec<usize>> {
     cpus.sort_unstable();
     cpus.dedup();
     (!cpus.is_empty()).then_some(cpus)
+}
+
+/// The CPUs that a thread may use, as one value to compare; None if it has ended.
+pub fn mask_of(thread: u32) -> Option<CpuSet> {
+    sched_getaffinity(Pid::from_raw(i32::try_from(thread).ok()?)).ok()
 }
 
 /// Binds this thread to these CPUs.

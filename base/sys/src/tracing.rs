@@ -11,7 +11,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The processes that have performance events open (perf_event_open(2)), or eBPF programs
-/// attached to events or functions of the kernel, and whether all descriptors of the machine
+/// attached to events or functions of the kernel, or /proc/locks (who reads it holds up all file
+/// locks, which keep to the slow path of the kernel's `file_rwsem` for a while), and whether all descriptors of the machine
 /// were looked at. A look takes 2 us for each descriptor, and at most `patience`.
 pub fn programs(patience: Duration) -> (Vec<u32>, bool) {
     those_that(traces, patience)
@@ -82,7 +83,9 @@ fn traces(pid: u32) -> io::Result<bool> {
             let path = format!("/proc/{pid}/fdinfo/{}", entry.file_name().display());
             fs::read_to_string(path).unwrap_or_default()
         };
-        link == "anon_inode:[perf_event]" || link.contains("bpf_link") && is_tracing(&info())
+        link == "anon_inode:[perf_event]"
+            || link == "/proc/locks"
+            || link.contains("bpf_link") && is_tracing(&info())
     }))
 }
 

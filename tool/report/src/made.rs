@@ -292,6 +292,7 @@ fn machine(cpu_s: f64) -> Machine {
         between_s: None,
         steal_share: None,
         throttled_periods: Some(0),
+        repinned: None,
         halts: Some(0),
         tcp: None,
         tcp_queues: None,

@@ -82,6 +82,7 @@ pub fn point() -> Run {
                 between_s: None,
                 steal_share: Some(2.0 / 422.0),
                 throttled_periods: Some(0),
+                repinned: None,
                 halts: Some(0),
                 tcp: None,
                 tcp_queues: None,

@@ -43,6 +43,7 @@ pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
         harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),
         steal_share: steal_share(busy, stolen),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
+        repinned: any_sum(of_all().map(|m| m.repinned)),
         halts: any_sum(of_all().map(|m| m.halts)),
         tcp: once
             .iter()

@@ -14,8 +14,8 @@ pub struct Interference {
     /// Beside the anchor, before and after the run: no worker works meanwhile. Absent without an
     /// anchor.
     pub anchor: Option<Interrupts>,
-    /// Programs that had performance events open (perf_event_open(2)), or eBPF programs attached
-    /// to the kernel, before or after the run, as `perf (812)`, at most three; absent, that is
+    /// Programs that had performance events open (perf_event_open(2)), eBPF programs attached to
+    /// the kernel, or /proc/locks open, before or after the run, as `perf (812)`, at most three; absent, that is
     /// unchecked, where none was found and not all descriptors could be seen (another user's, a
     /// container).
     pub tracers: Option<Vec<String>>,

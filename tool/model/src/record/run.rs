@@ -186,6 +186,9 @@ pub struct Machine {
     pub steal_share: Option<f64>,
     /// Periods in which a CPU quota stopped jostle.
     pub throttled_periods: Option<u64>,
+    /// Threads of workers and server that may use other CPUs when the window closes than when all
+    /// were ready, since somebody changed that; absent where none did.
+    pub repinned: Option<u64>,
     /// Looks of the keeper at which a worker process had been stopped
     /// (SIGSTOP) or continued since the look before.
     pub halts: Option<u64>,

@@ -27,9 +27,10 @@ check! {
         "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
          second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
          window where neither a server nor started programs work, less the times that ours \
-         were put on a CPU; or another program had performance events open or eBPF programs \
-         attached, or tracefs had events or a tracer on; or a socket got every packet, and \
-         the workers asked a server; or CLOCK_MONOTONIC ran {} faster or slower than \
+         were put on a CPU; or another program had performance events or /proc/locks open, or \
+         eBPF programs attached, or tracefs had events or a tracer on; or a socket got every packet, and \
+         the workers asked a server; or threads of workers or server were \
+         given other CPUs while they worked; or CLOCK_MONOTONIC ran {} faster or slower than \
          CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
          looked at is absent from the record and unchecked. Calls between CPUs are recorded \
          and not judged, since locks cause them",
@@ -69,6 +70,13 @@ fn finding(run: &Run) -> Option<(Found, String)> {
         );
         return Some((suspect((rate - 1.0).abs(), CLOCK).unit("share"), text));
     }
+    if let Some(threads) = run.around.machine.repinned {
+        let text = format!(
+            "somebody changed the CPUs that {} may use, while they worked",
+            of_ours(threads)
+        );
+        return Some((suspect(threads as f64, 0.0).unit("threads"), text));
+    }
     let captures = found.captures.as_deref().unwrap_or_default();
     if !captures.is_empty() && run.traffic.is_some() {
         let text = format!(
@@ -94,6 +102,13 @@ fn finding(run: &Run) -> Option<(Found, String)> {
          tick {place}; the accounts book that to our own threads"
     );
     (per_s > MOST_PER_S).then(|| (suspect(per_s, MOST_PER_S), text))
+}
+
+fn of_ours(threads: u64) -> String {
+    match threads {
+        1 => "a thread of workers or server".to_owned(),
+        _ => format!("{threads} threads of workers and server"),
+    }
 }
 
 /// Of the CPU with the most: interrupts a second, less its tick and those of ours.
@@ -122,7 +137,7 @@ fn tracers(found: &Interference) -> Option<(usize, String)> {
         );
         Some((names.len(), text))
     };
-    let programs = "sampled or traced the kernel (performance events, eBPF)";
+    let programs = "sampled or traced the kernel, or listed its locks (performance events, eBPF, /proc/locks)";
     named(&found.tracers, programs).or_else(|| named(&found.traced, "was switched on in tracefs"))
 }
 
@@ -191,6 +206,15 @@ mod tests {
             window.server = Some(Server::default());
             assert_eq!(text(&[window]), None);
         }
+    }
+
+    #[test]
+    fn threads_that_somebody_gave_other_cpus_are_counted() {
+        let mut run = with(Interference::default());
+        assert_eq!(text(std::slice::from_ref(&run)), None);
+        run.around.machine.repinned = Some(3);
+        let said = text(&[run]).unwrap();
+        assert!(said.contains("3 threads of workers and server may use"), "{said}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ check! {
     "neighbours" in "share":
         "By how much may other programs and the hypervisor have moved the figure?";
     threshold: text!(
-        "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - d), which is at \
+        "the undisturbed figure lies between (X - f C) / (1 - f) and X / (1 - max(d, f)), which is at \
          most the ideal (METHOD.md). X is the measured figure; f the share of the window in \
          which other programs, kernel threads, soft interrupts or the hypervisor ran on CPUs \
          that ours may use; C the greatest rate that was seen; d the share in which one of \
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(
             reason.text,
             "other programs (cargo (812) 31 %, programs that ended 10 %) kept it from its CPUs for \
-             up to 10.0 % of the time: undisturbed it would be at most 1.11 times as much \
+             up to 10.0 % of the time: undisturbed it would be at most 1.45 times as much \
              (--wait-quiet 60s)"
         );
         run.at.workers = Some(1);

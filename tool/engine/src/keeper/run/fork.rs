@@ -93,7 +93,9 @@ impl Run<'_> {
             }
         }
         children.reap();
-        self.refuse_losses(children)
+        self.refuse_losses(children)?;
+        self.stops.ready(self, children);
+        Ok(())
     }
 
     pub(in crate::keeper) fn refuse_losses(&self, children: &Children) -> Result<()> {

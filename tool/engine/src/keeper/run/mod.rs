@@ -266,6 +266,7 @@ impl<'a> Run<'a> {
         // Workers may have been put into another group within the window.
         let throttled = &mut data.around.machine.throttled_periods;
         *throttled = (*throttled).max(stops.throttled_periods);
+        data.around.machine.repinned = stops.repinned;
         data.grants = self.logs.gather(&self.shared);
         broke_off(&mut data, broken);
         if is_amiss(&data) || stood {

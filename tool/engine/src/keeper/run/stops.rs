@@ -1,8 +1,10 @@
 //! Looks, while workers work, at whether the server stands still: stopped by a signal, held by
-//! a tracer, or frozen; and at what CPU quotas kept it and the workers from running.
+//! a tracer, or frozen; at what CPU quotas kept it and the workers from running; and whether
+//! somebody gave their threads other CPUs.
 
 use super::{Children, Run};
 use jostle_model::record::Stood;
+use jostle_sys::cpu::{self, CpuSet};
 use jostle_sys::limits::cgroup;
 use jostle_sys::{process, stat};
 use std::cell::RefCell;
@@ -21,7 +23,11 @@ const REST: u64 = 200;
 
 /// All looks of a run.
 #[derive(Default)]
-pub(super) struct Stops(RefCell<Option<Open>>);
+pub(super) struct Stops {
+    open: RefCell<Option<Open>>,
+    /// The CPUs of each thread of workers and server when all workers were ready.
+    cpus: RefCell<Vec<(u32, CpuSet)>>,
+}
 
 struct Open {
     /// Processes of the server.
@@ -30,6 +36,8 @@ struct Open {
     next_ns: u64,
     seen: Stood,
     workers: Workers,
+    /// Threads that had other CPUs when the window closed than when they were ready.
+    repinned: u64,
 }
 
 /// Quotas that bind workers, who may be put into another group at any time.
@@ -71,9 +79,24 @@ impl Workers {
 pub(super) struct Taken {
     pub server: Option<Stood>,
     pub throttled_periods: Option<u64>,
+    /// Threads that somebody gave other CPUs.
+    pub repinned: Option<u64>,
 }
 
 impl Stops {
+    /// All workers are ready.
+    pub(super) fn ready(&self, run: &Run<'_>, children: &Children) {
+        let workers = children.alive.iter();
+        let workers = workers.flat_map(|(pid, carried)| match carried.len() {
+            0 | 1 => vec![*pid],
+            _ => stat::threads_of(*pid),
+        });
+        let pids = run.books.server.roots().into_iter();
+        let threads = workers.chain(pids.flat_map(stat::threads_of));
+        let cpus = threads.filter_map(|thread| Some((thread, cpu::mask_of(thread)?)));
+        *self.cpus.borrow_mut() = cpus.collect();
+    }
+
     /// The window has opened.
     pub(super) fn open(&self, run: &Run<'_>, children: &Children) {
         let pids = run.books.server.roots();
@@ -85,18 +108,19 @@ impl Stops {
             ..Workers::default()
         };
         workers.look(children);
-        *self.0.borrow_mut() = Some(Open {
+        *self.open.borrow_mut() = Some(Open {
             quotas: quotas.collect(),
             next_ns: if pids.is_empty() { u64::MAX } else { 0 },
             pids,
             seen: Stood::default(),
             workers,
+            repinned: 0,
         });
     }
 
     /// How long to sleep at most.
     pub(super) fn patience(&self, now_ns: u64) -> Duration {
-        let open = self.0.borrow();
+        let open = self.open.borrow();
         let next_ns = open
             .as_ref()
             .map_or(u64::MAX, |open| open.next_ns.min(open.workers.next_ns));
@@ -105,7 +129,7 @@ impl Stops {
 
     /// Looks, if it is time.
     pub(super) fn look(&self, run: &Run<'_>, children: &Children) {
-        let (mut open, now_ns) = (self.0.borrow_mut(), run.now());
+        let (mut open, now_ns) = (self.open.borrow_mut(), run.now());
         let Some(open) = open.as_mut() else {
             return;
         };
@@ -130,8 +154,12 @@ impl Stops {
 
     /// The window has closed.
     pub(super) fn close(&self, children: &Children) {
-        if let Some(open) = self.0.borrow_mut().as_mut() {
+        if let Some(open) = self.open.borrow_mut().as_mut() {
             open.workers.look(children);
+            let is_other = |(thread, before): &&(u32, CpuSet)| {
+                cpu::mask_of(*thread).is_some_and(|now| now != *before)
+            };
+            open.repinned = self.cpus.borrow().iter().filter(is_other).count() as u64;
             let since = |(file, before): &(PathBuf, u64)| {
                 Some(cgroup::throttled_ns(file)?.saturating_sub(*before) as f64 / 1e9)
             };
@@ -142,9 +170,10 @@ impl Stops {
     }
 
     pub(super) fn taken(&self) -> Taken {
-        let open = self.0.take();
+        let open = self.open.take();
         open.map_or_else(Taken::default, |open| Taken {
             throttled_periods: open.workers.periods(),
+            repinned: Some(open.repinned).filter(|threads| *threads > 0),
             server: Some(open.seen).filter(|seen| seen.looks > 0),
         })
     }

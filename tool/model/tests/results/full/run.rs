@@ -97,6 +97,7 @@ fn machine() -> Machine {
         between_s: Some(0.1),
         steal_share: Some(0.1),
         throttled_periods: Some(1),
+        repinned: Some(2),
         halts: Some(1),
         tcp: Some(TcpCounts {
             overflows: 1,
