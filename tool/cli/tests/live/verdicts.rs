@@ -271,6 +271,34 @@ fn a_quota_into_which_workers_are_put_meanwhile_is_noticed() {
     );
 }
 
+/// As a daemon that places programs does.
+#[test]
+fn a_worker_that_somebody_gives_other_cpus_is_noticed() {
+    let _beside = beside();
+    let [first, _, ..] = jostle_sys::cpu::allowed()[..] else {
+        return; // Where there is one CPU, there is no other to give.
+    };
+    let line = as_json("contend null -w 2 -b -1ms -t 1 --warmup 50ms");
+    let repinned = |done: &Run| done.around.machine.repinned;
+    let moved = in_some_try("a worker that is moved within the window", || {
+        let mut run = jostle(&line).in_background();
+        let worker = run.until_workers(2).first()?.pid.to_string();
+        run.after(Duration::from_millis(300));
+        let mut taskset = std::process::Command::new("taskset");
+        taskset.args(["-pc", &first.to_string(), &worker]);
+        let is_moved = taskset.output().unwrap().status.success();
+        let done = run.end().leaves_nothing().only_run();
+        (is_moved && repinned(&done) == Some(1)).then_some(done)
+    });
+    flags(
+        &moved,
+        "interference",
+        Status::Suspect,
+        "somebody changed the CPUs that a thread of workers or server may use",
+    );
+    assert_eq!(repinned(&point(jostle(&line))), None);
+}
+
 /// Tests that judge figures of this machine.
 mod figures {
     use super::*;
