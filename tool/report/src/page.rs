@@ -102,12 +102,15 @@ fn details(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let known = set.experiment.calibration.latencies.as_ref();
     let mut said: Vec<String> = known.map(latencies).into_iter().collect();
     said.extend(checked::details(set, points));
-    let lacking = closing(&growth(set, points)).into_iter();
-    said.extend(
-        lacking
-            .filter(|(name, _)| name.is_empty())
-            .map(|(_, text)| text),
-    );
+    // The laws of connections, and what a law would take.
+    let is_connect = set.experiment.plan.workload == Workload::Connect;
+    for (name, text) in closing(&growth(set, points)) {
+        match name.is_empty() {
+            true => said.push(text),
+            false if is_connect => said.push(format!("{name}: {text}")),
+            false => {}
+        }
+    }
     ceilings(set) + &said.join(" ")
 }
 

@@ -479,7 +479,7 @@ mod figures {
     fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
         let _alone = alone();
         in_some_try_unless_disturbed("the bend", || {
-            let line = "connect --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
+            let line = "connect -v --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
                         --runs 6 --quiet -o cliff.jsonl";
             let place = Place::new();
             let done = in_a_network_of_its_own(place.jostle(line), FEW_PORTS).run_cleanly();
