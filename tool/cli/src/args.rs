@@ -69,7 +69,8 @@ pub(crate) enum Verb {
     Calibrate(Calibrate),
     /// List the targets and what each can do
     Targets(Targets),
-    /// Explain a check (threshold, source, what fools it, what to do) or a field of a result file
+    /// Explain a word of tables and lines, a check (threshold, source, what fools it, what to do) or a
+    /// field of a result file
     Explain(Explain),
     /// List what on this machine would distort a measurement, with remedies
     Doctor {
@@ -134,6 +135,9 @@ pub(crate) struct Output {
     /// How to print the result
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// In the table every column, and how it was measured in full
+    #[arg(short, long)]
+    pub verbose: bool,
     /// With --format csv: one row for each point, run and figure
     #[arg(long)]
     pub tidy: bool,
@@ -198,6 +202,9 @@ pub(crate) struct Report {
     /// How to print them
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// In the table every column, and how it was measured in full
+    #[arg(short, long)]
+    pub verbose: bool,
     /// With --format csv: one row for each point, run and figure
     #[arg(long)]
     pub tidy: bool,
@@ -220,10 +227,10 @@ pub(crate) struct Report {
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A check, as a verdict names it, or a field or record of a result file, such as of_ideal or
-    /// run.per_worker [default: list all checks]
+    /// A word above a column, before a line or in a sentence, such as `longest wait`; a check; or a
+    /// field or record of a result file, such as of_ideal or run.per_worker [default: list all checks]
     #[arg(value_name = "WORD")]
-    pub check: Option<String>,
+    pub words: Vec<String>,
     /// text, or markdown with all checks
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "markdown"])]
     pub format: String,

@@ -16,6 +16,11 @@ pub(crate) fn compare(asked: &Compare) -> Result<u8, Failure> {
     let given = std::iter::once(&asked.base).chain(&asked.new);
     let files: Vec<&Path> = given.map(PathBuf::as_path).collect();
     labels::check(&asked.label, &files)?;
+    if let Some(new) = &asked.new
+        && is_one_file(&asked.base, new)
+    {
+        complain("BASE and NEW are one file, so that nothing can differ");
+    }
     let read = |path: &Path| read(path, &asked.label);
     let base = read(&asked.base)?;
     let new = asked.new.as_deref().map(read).transpose()?;
@@ -44,6 +49,11 @@ pub(crate) fn compare(asked: &Compare) -> Result<u8, Failure> {
         html::write_text(page, &text)?;
     }
     Ok(compared.exit_code())
+}
+
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| path.canonicalize().ok();
+    place(one).is_some_and(|one| place(other) == Some(one))
 }
 
 fn read(path: &Path, labels: &[Label]) -> Result<Vec<ResultSet>, Failure> {

@@ -5,6 +5,7 @@ use crate::args::Explain;
 use crate::{Failure, causes, print};
 use jostle_model::fields::{self, Described, Part};
 use jostle_report::format::wrap;
+use jostle_report::words::explained;
 use jostle_stats::checks::{CHECKS, Check, named};
 
 const WIDTH: usize = 80;
@@ -15,17 +16,19 @@ const WIDTH: usize = 80;
 /// # Errors
 /// A name that neither a check nor a field has.
 pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
-    let text = match (&asked.check, asked.format.as_str()) {
-        (None, "markdown") => page(),
-        (None, _) => list(),
-        (Some(name), _) if name == "causes" => causes::page(),
-        (Some(name), format) => {
+    let name = asked.words.join(" ");
+    let text = match (name.as_str(), asked.format.as_str()) {
+        ("", "markdown") => page(),
+        ("", _) => list(),
+        ("causes", _) => causes::page(),
+        (name, format) => {
             let check = named(name).map(|check| match format {
                 "markdown" => section(check),
                 _ => text(check),
             });
+            let printed = printed(name);
             let others = causes::named(name).into_iter().chain(fields_of(name));
-            let found: Vec<String> = check.into_iter().chain(others).collect();
+            let found: Vec<String> = printed.into_iter().chain(check).chain(others).collect();
             if found.is_empty() {
                 return Err(unknown(name));
             }
@@ -39,10 +42,19 @@ pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
     Failure::Usage(format!(
-        "there is no check, no cause and no field of a result file `{name}`; `jostle explain run` \
-         lists the fields of a run, `jostle explain causes` the causes, the checks are: {}",
+        "no column, line, check, cause or field of a result file is called `{name}`; `jostle explain \
+         run` lists the fields of a run, `jostle explain causes` the causes, the checks are: {}",
         names.join(", ")
     ))
+}
+
+/// A word of the tables and lines.
+fn printed(name: &str) -> Option<String> {
+    let found = explained(name).into_iter();
+    let text: String = found
+        .map(|word| wrap(&format!("{}: ", word.names[0]), word.means, WIDTH))
+        .collect();
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// The parts of a result file that have this name or place, and the fields of this name; without

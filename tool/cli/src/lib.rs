@@ -312,7 +312,7 @@ fn render(report: &Report) -> Result<u8, Failure> {
         return judge::report(report, &judgements, sets.is_empty());
     }
     let page = html::reserve(report.html.as_deref())?;
-    print_results(&report.format, report.tidy, &sets)?;
+    print_results(&report.format, report.tidy, report.verbose, &sets)?;
     html::write(page, &sets)?;
     figures::write(report.figures.as_deref(), || {
         jostle_report::svg_files(&sets)
@@ -336,16 +336,21 @@ pub(crate) fn check_tidy(format: &str, tidy: bool) -> Result<(), Failure> {
 }
 
 /// Prints the results in this format, in its long form with `tidy`. The table is as wide as
-/// the terminal.
+/// the terminal, and has every figure with `verbose`.
 ///
 /// # Errors
 /// As [`print`].
-pub(crate) fn print_results(format: &str, tidy: bool, sets: &[ResultSet]) -> anyhow::Result<()> {
+pub(crate) fn print_results(
+    format: &str,
+    tidy: bool,
+    verbose: bool,
+    sets: &[ResultSet],
+) -> anyhow::Result<()> {
     match format {
         "csv" if tidy => print(&jostle_report::tidy(sets)),
         "table" => {
             let screen = Screen::here();
-            let text = jostle_report::table_within(sets, screen.width);
+            let text = jostle_report::table_within(sets, screen.width, verbose);
             write_out(&screen.paint(&shown(&text)))
         }
         _ => print(&jostle_report::render(format, sets)),

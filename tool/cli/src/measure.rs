@@ -5,14 +5,14 @@ mod before;
 use crate::args::Output;
 use crate::live::Live;
 use crate::progress::{Line, span};
-use crate::quiet::Looker;
+use crate::quiet::{Beside, Looker};
 use crate::ranks::{self, Crew, Place};
 use crate::resume::{self, Rest};
 use crate::signals::Signals;
 use crate::{COMMIT, Failure, VERSION, check_tidy, html, messages, print, print_results, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
-use jostle_engine::experiment::{self, Earlier, Hooks, Outcome, Session};
+use jostle_engine::experiment::{self, Earlier, Hooks, Outcome, Progress, Session};
 use jostle_engine::keeper;
 use jostle_engine::preflight::busy::Look;
 use jostle_engine::proven;
@@ -117,19 +117,24 @@ fn measure_here(
     let mut files = reserve(rest.as_ref(), output)?;
     let line = Line::new(!output.quiet && !output.no_progress, !output.quiet);
     announce(&line, &notes, &resolved, &machine);
-    let looker = |first| Looker {
+    let beside = look.map(|first| Beside {
         first,
         cpus: machine.cpus.online.len(),
         ours: ours(&resolved),
+    });
+    let looker = |beside| Looker {
+        beside,
         wait: output.wait_quiet,
         signals: &crew.signals,
         line: Some(&line),
     };
-    let waited = look.map(looker).and_then(Looker::settle);
+    let waited = beside.as_ref().map(looker).and_then(Looker::settle);
     let sinks = Sinks {
         writer: files.writer.as_mut(),
         live: live.as_ref(),
         line: Some(&line),
+        // Whoever waits has decided already.
+        beside: beside.as_ref().filter(|_| output.wait_quiet.is_none()),
     };
     let mut ran = match waited {
         Some(exit) => Ran::interrupted(exit),
@@ -271,7 +276,12 @@ fn run_all(
 ) -> Ran {
     // The wait for other programs does not count.
     let began = Instant::now();
-    let (mut writer, live, line) = (sinks.writer, sinks.live, sinks.line);
+    let Sinks {
+        mut writer,
+        live,
+        line,
+        beside,
+    } = sinks;
     let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
     let mut ran = Ran::default();
     for (nth, experiment) in resolved.iter_mut().enumerate() {
@@ -281,6 +291,8 @@ fn run_all(
             writer: writer.as_deref_mut(),
             live,
             line,
+            // Once: what is planned first is what one would end.
+            beside: beside.filter(|_| nth == 0),
         };
         let then = plans[nth + 1..].iter().map(|plan| plan.clone().redacted());
         let session = Session {
@@ -318,7 +330,7 @@ fn deliver(ran: Ran, files: Files, output: &Output, signals: &Signals) -> Result
     if sets.iter().any(|set| !set.runs.is_empty()) {
         // The page comes first: it can be written even where standard output cannot.
         lost.extend(html::write(files.page, &sets).err());
-        let unprinted = print_results(&output.format, output.tidy, &sets).err();
+        let unprinted = print_results(&output.format, output.tidy, output.verbose, &sets).err();
         if let (Some(_), Some(code)) = (&unprinted, signals.exit_code()) {
             exit = worse(exit, code);
             error.get_or_insert_with(|| "interrupted".to_owned());
@@ -444,6 +456,8 @@ pub(crate) struct Sinks<'a> {
     pub live: Option<&'a Live>,
     /// The line of progress.
     pub line: Option<&'a Line>,
+    /// Whose use of the CPUs is told before the first window.
+    pub beside: Option<&'a Beside>,
 }
 
 pub(crate) fn one(
@@ -455,7 +469,12 @@ pub(crate) fn one(
     signals: &Signals,
     session: Session,
 ) -> Outcome {
-    let (mut writer, live, line) = (sinks.writer, sinks.live, sinks.line);
+    let Sinks {
+        mut writer,
+        live,
+        line,
+        beside,
+    } = sinks;
     if let (Some(live), Some(earlier)) = (live, &session.earlier) {
         live.record(&Record::Experiment(Box::new(earlier.experiment.clone())));
         let runs = earlier.runs.iter().cloned().map(Box::new);
@@ -479,7 +498,10 @@ pub(crate) fn one(
         progress: &mut |progress| {
             live.inspect(|live| live.show(&progress));
             if let Some(line) = line {
+                let is_planned = matches!(progress, Progress::Planned { .. });
+                let warning = beside.filter(|_| is_planned).and_then(Beside::warning);
                 line.show(progress);
+                warning.inspect(|warning| line.note(warning));
             }
         },
         record: &mut record,

@@ -1,5 +1,5 @@
-//! Before the first run: a note that names busy programs on this machine, and with
-//! `--wait-quiet` a wait until there are none.
+//! Before the first run: a note that names busy programs on this machine, with `--wait-quiet` a
+//! wait until there are none, and after the pilots a warning where they use much of the CPUs.
 //!
 //! The CPU time of other programs during a run is recorded with the run, and checked there.
 
@@ -9,8 +9,8 @@ use jostle_engine::preflight::busy::{BusyPrograms, Look, Quiet, SPAN, between};
 use jostle_model::Nanos;
 use std::time::{Duration, Instant};
 
-/// Looks for busy programs before the first run.
-pub(crate) struct Looker<'a> {
+/// The programs beside this one, from a look on.
+pub(crate) struct Beside {
     /// The first look, made before the plans were read, so that the interval between the
     /// looks costs no extra time.
     pub first: Look,
@@ -19,6 +19,36 @@ pub(crate) struct Looker<'a> {
     /// Processes that are no neighbours, nor what they start: this one, and servers
     /// under test.
     pub ours: Vec<u32>,
+}
+
+/// Share of the CPUs from which on figures are likely to have one bound or none.
+const HEAVY: f64 = 0.25;
+
+impl Beside {
+    fn between(&self, before: &Look, after: &Look) -> BusyPrograms {
+        between(before, after, &self.ours, self.cpus)
+    }
+
+    /// After the pilots, where what follows may be of no use.
+    pub(crate) fn warning(&self) -> Option<String> {
+        heavy(&self.between(&self.first, &Look::now()))
+    }
+}
+
+fn heavy(busy: &BusyPrograms) -> Option<String> {
+    (busy.share() >= HEAVY).then(|| {
+        format!(
+            "other programs use {:.0} % of the CPUs: this may be INVALID; end it with ^C, or wait \
+             with --wait-quiet 60s",
+            100.0 * busy.share()
+        )
+    })
+}
+
+/// Looks for busy programs before the first run.
+pub(crate) struct Looker<'a> {
+    /// Since when.
+    pub beside: &'a Beside,
     /// `--wait-quiet`.
     pub wait: Option<Nanos>,
     pub signals: &'a Signals,
@@ -29,8 +59,8 @@ impl Looker<'_> {
     /// Names the busy programs, or waits until there are none. Returns the exit code if the
     /// user ended the wait.
     pub(crate) fn settle(self) -> Option<u8> {
-        let next = self.first.after(SPAN);
-        let busy = self.between(&self.first, &next);
+        let next = self.beside.first.after(SPAN);
+        let busy = self.beside.between(&self.beside.first, &next);
         match (self.wait, busy.names()) {
             (Some(wait), _) => return self.wait(wait, next, busy),
             (None, Some(names)) => self.note(&format!(
@@ -66,14 +96,10 @@ impl Looker<'_> {
             if let Some(code) = self.signals.exit_code() {
                 return Some(code);
             }
-            busy = self.between(&last, &next);
+            busy = self.beside.between(&last, &next);
             last = next;
         }
         None
-    }
-
-    fn between(&self, before: &Look, after: &Look) -> BusyPrograms {
-        between(before, after, &self.ours, self.cpus)
     }
 
     fn note(&self, text: &str) {
@@ -135,7 +161,14 @@ mod tests {
             "not quiet after 60 s, goes on beside: make (812) 31 % of a CPU, make (813) 20 %; \
              figures are given with bounds"
         );
+        // Half of one CPU of two.
+        assert_eq!(
+            heavy(&loud).unwrap(),
+            "other programs use 26 % of the CPUs: this may be INVALID; end it with ^C, or wait with \
+             --wait-quiet 60s"
+        );
         let many = busy(&[0.025; 4]);
+        assert_eq!(heavy(&many), None);
         assert_eq!(waits_for(&many), "waiting for a quiet second");
         let text = gone_on(&many, Duration::from_secs(1));
         assert!(

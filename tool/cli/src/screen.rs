@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn the_time_with_two_owners_is_red_across_lines() {
-        let text = "redis  2 s; two\n  believed that they owned for up to 6.10 s, told;\netcd  two believed for 3 ms.";
+        let text =
+            "redis: 2 s; two\n  owners for up to 6.10 s, told;\netcd: two owners for up to 3 ms.";
         let coloured = Screen {
             width: 80,
             colours: true,
@@ -118,8 +119,8 @@ mod tests {
         .paint(text);
         assert_eq!(
             coloured,
-            "redis  2 s; \u{1b}[31mtwo\n  believed that they owned for up to 6.10 s\u{1b}[0m, told;\netcd  \
-             \u{1b}[31mtwo believed for 3 ms\u{1b}[0m."
+            "redis: 2 s; \u{1b}[31mtwo\n  owners for up to 6.10 s\u{1b}[0m, told;\netcd: \
+             \u{1b}[31mtwo owners for up to 3 ms\u{1b}[0m."
         );
     }
 

@@ -1,9 +1,10 @@
-//! The checks made, and the cost of the measuring itself: the paragraph below the sentences.
+//! What was checked, and the cost of the measuring itself: the lines Safety and Checked, and what
+//! `-v` adds to them.
 
 use crate::ResultSet;
 use crate::calibrated;
 use crate::connect;
-use crate::format::{counted, grouped, percent, significant, time};
+use crate::format::{counted, grouped, percent, range, significant, time};
 use crate::hosts;
 use crate::rate;
 use crate::recover;
@@ -19,14 +20,43 @@ use std::collections::BTreeSet;
 /// it, because the figure is then off by a tenth or more.
 const SHORT: f64 = 10.0;
 
-/// One paragraph.
-pub(crate) fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
-    let mut sentences = of_workload(set, points);
+/// What `-v` adds: the cost of measuring, counts of servers, runs that were left out.
+pub(crate) fn details(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
+    let plan = &set.experiment.plan;
+    let mut sentences = Vec::new();
+    let is_of_locks = matches!(
+        plan.workload,
+        Workload::Contend | Workload::Stream | Workload::Hold | Workload::Churn
+    );
+    let locks = is_of_locks && !makes_requests(plan);
+    // Counting alone has no stamps, witness or histograms to pay for.
+    if locks && plan.measure != Some(Measure::Counts) {
+        sentences.extend(watched(set));
+        sentences.extend(own_cost(points));
+        sentences.extend(path_alone(set, points));
+        if plan.pipeline() <= 1 {
+            sentences.extend(thinned(points));
+        }
+    }
+    sentences.extend(reconciled(set));
+    let specimens = set.experiment.calibration.specimens.as_ref();
+    sentences.extend(specimens.map(calibrated::sentence));
     sentences.extend(left_out(set));
     sentences.extend(unexplained(set));
     sentences.extend(hosts::began(&set.runs));
-    sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
-    sentences.join(" ")
+    sentences
+}
+
+/// What was checked of runs that take no locks, or one only; None of others.
+pub(crate) fn checked(set: &ResultSet) -> Option<String> {
+    let sentences = match set.experiment.plan.workload {
+        Workload::Connect => connect::checked(set),
+        Workload::Recover => recover::checked(set),
+        Workload::Rate => rate::checked(set),
+        _ if makes_requests(&set.experiment.plan) => requests::checked(set),
+        _ => Vec::new(),
+    };
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// Blocks that other programs spoilt, and what they would have changed.
@@ -62,36 +92,8 @@ fn unexplained(set: &ResultSet) -> Option<String> {
     })
 }
 
-fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
-    match set.experiment.plan.workload {
-        Workload::Connect => return connect::checked(set),
-        Workload::Recover => return recover::checked(set),
-        Workload::Rate => {
-            let mut sentences = rate::checked(set);
-            sentences.extend(reconciled(set));
-            return sentences;
-        }
-        Workload::Spread => return reconciled(set).into_iter().collect(),
-        _ if makes_requests(&set.experiment.plan) => return requests::checked(set),
-        _ => {}
-    }
-    let counts = set.experiment.plan.measure == Some(Measure::Counts);
-    let mut sentences = exclusion(set, counts);
-    // Counting alone has no stamps, witness or histograms to pay for.
-    if !counts {
-        sentences.extend(own_cost(points));
-        sentences.extend(path_alone(set, points));
-        if set.experiment.plan.pipeline() <= 1 {
-            sentences.extend(thinned(points));
-        }
-    }
-    sentences.extend(reconciled(set));
-    let specimens = set.experiment.calibration.specimens.as_ref();
-    sentences.extend(specimens.map(calibrated::sentence));
-    sentences
-}
-
-fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
+/// Whether two owners were seen at a time, and how short an overlap would not have been seen.
+pub(crate) fn safety(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let seen: Vec<&Exclusion> = set
         .runs
         .iter()
@@ -99,46 +101,54 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
         .collect();
     if seen.is_empty() {
         let plan = &set.experiment.plan;
-        let why = if counts {
-            " (--measure counts)"
-        } else if plan.workload == Workload::Hold {
-            " (each lock has one worker)"
-        } else if plan.pipeline() > 1 {
-            " (--pipeline)"
-        } else {
-            ""
+        let why = match plan.measure == Some(Measure::Counts) {
+            true => " (--measure counts)",
+            false if plan.workload == Workload::Hold => " (each lock has one worker)",
+            false if plan.pipeline() > 1 => " (--pipeline)",
+            false => "",
         };
-        return vec![format!("Exclusion was not checked{why}.")];
+        return format!("exclusion was not checked{why}");
     }
     let sum = |figure: fn(&Exclusion) -> u64| seen.iter().map(|e| figure(e)).sum::<u64>();
-    let mut said = format!(
-        "Checked: {}, {}",
-        counted(sum(|e| e.checked), "acquisition"),
-        counted(sum(|e| e.violations), "overlap")
-    );
+    let mut parts = vec![
+        format!("{} checked", counted(sum(|e| e.checked), "acquisition")),
+        match sum(|e| e.violations) {
+            0 => "no overlap".to_owned(),
+            some => counted(some, "overlap"),
+        },
+    ];
     for (count, what) in [
         (sum(|e| e.lost_updates), "lost update"),
         (sum(|e| e.holder_died), "dead holder"),
     ] {
         if count > 0 {
-            said += &format!(", {}", counted(count, what));
+            parts.push(counted(count, what));
         }
     }
-    said.push('.');
-    let mut sentences = vec![said];
     let tokens = sum(|e| e.tokens_checked.unwrap_or(0));
     let behind = sum(|e| e.tokens_out_of_order.unwrap_or(0));
-    sentences.extend((tokens > 0).then(|| {
-        format!(
-            "{} compared, {} out of order.",
-            counted(tokens, "fencing token"),
-            grouped(behind)
-        )
-    }));
-    sentences.extend(watched(&seen));
-    sentences.extend(coverage(&seen));
-    sentences.extend(across(&seen));
-    sentences
+    let tokens = (tokens > 0).then(|| {
+        let compared = counted(tokens, "fencing token");
+        format!("{compared} compared, {} out of order", grouped(behind))
+    });
+    let said = [unseen(points), coverage(&seen), tokens, across(&seen)];
+    let said = said.into_iter().flatten();
+    std::iter::once(parts.join(", "))
+        .chain(said)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Stamps and witness lie between the calls of the lock and the time in which an overlap is seen.
+fn unseen(points: &[PointSummary<'_>]) -> Option<String> {
+    let added = points
+        .iter()
+        .filter_map(|point| Some(point.own_cost?.added_ns));
+    let longest = added.reduce(f64::max).filter(|ns| *ns > 0.0)?;
+    Some(format!(
+        "one shorter than {} would not be seen",
+        time(longest)
+    ))
 }
 
 /// The comparison of the hosts' logs: overlaps of owners on different hosts.
@@ -148,7 +158,7 @@ fn across(seen: &[&Exclusion]) -> Option<String> {
     let sum = |figure: fn(&Across) -> u64| compared.iter().map(|e| figure(e)).sum::<u64>();
     let least = compared.iter().map(|across| across.coverage);
     let mut said = format!(
-        "Between hosts: {} compared (at least {} of a run's), {}, {} undecided",
+        "between hosts {} compared (at least {} of a run's), {}, {} undecided",
         counted(sum(|e| e.checked), "acquisition"),
         percent(least.reduce(f64::min).unwrap_or(0.0)),
         counted(sum(|e| e.violations), "overlap"),
@@ -166,7 +176,7 @@ fn across(seen: &[&Exclusion]) -> Option<String> {
     if wrong > 0 {
         said += &format!(", {}", counted(wrong, "wrong token"));
     }
-    Some(said + &format!("; clocks within {}.", time(widest as f64)))
+    Some(said + &format!("; clocks within {}", time(widest as f64)))
 }
 
 /// The servers' counts beside what their clients received.
@@ -193,15 +203,15 @@ fn reconciled(set: &ResultSet) -> Option<String> {
     })
 }
 
-/// An overlap shorter than the interval in which the mark stands is not seen.
-fn watched(seen: &[&Exclusion]) -> Option<String> {
-    let intervals = || seen.iter().filter_map(|e| e.inner_interval_ns);
-    let shortest = time(intervals().min()? as f64);
-    let longest = time(intervals().max()? as f64);
-    Some(match shortest == longest {
-        true => format!("Each was watched for {longest} (median)."),
-        false => format!("Each was watched for {shortest} to {longest} (medians)."),
-    })
+/// An overlap shows only where the marks of two owners stand at a time.
+fn watched(set: &ResultSet) -> Option<String> {
+    let seen = || set.runs.iter().filter_map(|run| run.exclusion.as_ref());
+    let intervals = || seen().filter_map(|seen| seen.inner_interval_ns);
+    let [shortest, longest] = [intervals().min()?, intervals().max()?].map(|ns| time(ns as f64));
+    let inside = range(shortest, &longest);
+    Some(format!(
+        "An overlap shows while the owner is inside: {inside} (median)."
+    ))
 }
 
 fn coverage(seen: &[&Exclusion]) -> Option<String> {
@@ -211,7 +221,7 @@ fn coverage(seen: &[&Exclusion]) -> Option<String> {
         .reduce(f64::min)?;
     (least < 1.0).then(|| {
         format!(
-            "A writer looked at {} of the readers; it would have missed an overlap with another.",
+            "a writer looked at {} of the readers, and would have missed an overlap with another",
             percent(least)
         )
     })
@@ -274,9 +284,16 @@ fn path_alone(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     let known = by_target(points, |point| {
         let facts = set.experiment.facts(point.target);
         let path = costs.get(facts.path_alone()?)?;
-        Some((point.own_cost?.pair_ns, path.pair_ns))
+        Some((alone_ns(&point.own_cost?), alone_ns(path)))
     });
     let sentence = |(target, (pair, path)): (&str, (f64, f64))| {
+        if path >= pair {
+            return format!(
+                "{target} takes {} us alone, no longer than the pipe to a program that only answers: \
+                 the pipe's part cannot be told.",
+                significant(pair / 1e3, 2)
+            );
+        }
         format!(
             "{target} takes {} us alone; the pipe to a program that only answers takes {} us of \
              it ({:.0} %).",
@@ -286,6 +303,12 @@ fn path_alone(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
         )
     };
     known.into_iter().map(sentence).collect()
+}
+
+/// The fastest block, where it is known: in the others a wake-up took longer or shorter by more
+/// than the lock takes.
+fn alone_ns(cost: &OwnCost) -> f64 {
+    cost.pair_fastest_ns.unwrap_or(cost.pair_ns)
 }
 
 /// One figure for all targets where it is the same for all.
@@ -327,14 +350,19 @@ fn thinned(points: &[PointSummary<'_>]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{adds_to_many, checked};
+    use super::{adds_to_many, details, safety};
     use crate::{ResultSet, made};
     use jostle_model::record::Across;
     use jostle_model::record::OwnCost;
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
-        checked(set, &summarize(&set.experiment, &set.runs))
+        let points = summarize(&set.experiment, &set.runs);
+        format!(
+            "{}. {}",
+            safety(set, &points),
+            details(set, &points).join(" ")
+        )
     }
 
     #[test]
@@ -351,6 +379,14 @@ mod tests {
         let expected = "pipe:./lock takes 80 us alone; the pipe to a program that only answers \
                         takes 32 us of it (40 %).";
         assert!(text.contains(expected), "{text}");
+        // 305 % of it in one of three runs.
+        let costs = &mut set.experiment.calibration.own_cost;
+        costs.insert("echo+pipe".to_owned(), made::cost(244_000.0, 132.0));
+        let text = of(&set);
+        assert!(
+            text.contains("takes 80 us alone, no longer than the pipe"),
+            "{text}"
+        );
     }
 
     /// The made set with these costs: (target, pair, added).
@@ -370,9 +406,10 @@ mod tests {
     fn acquisitions_are_counted_over_all_runs() {
         let said = of(&made::set());
         // 6 runs of 4725 + 4000 + 4725 + 4500
-        assert!(said.starts_with("Checked: 107,700 acquisitions, 0 overlaps. "));
-        assert!(said.contains("Each was watched for 1.0 ms (median). "));
-        assert!(said.ends_with(" Seed 42."));
+        let safe =
+            "107,700 acquisitions checked, no overlap; one shorter than 132 ns would not be seen. ";
+        assert!(said.starts_with(safe), "{said}");
+        assert!(said.contains("An overlap shows while the owner is inside: 1.0 ms (median). "));
     }
 
     #[test]
@@ -384,9 +421,9 @@ mod tests {
         first.inner_interval_ns = Some(120);
         let said = of(&set);
         for part in [
-            "acquisitions, 3 overlaps, 1,200 lost updates, 1 dead holder. ",
-            "Each was watched for 120 ns to 1.0 ms (medians). ",
-            "A writer looked at 32 % of the readers; it would have missed",
+            "acquisitions checked, 3 overlaps, 1,200 lost updates, 1 dead holder; ",
+            "while the owner is inside: 120 ns to 1.0 ms (median). ",
+            "a writer looked at 32 % of the readers, and would have missed",
         ] {
             assert!(said.contains(part), "{said}");
         }
@@ -408,14 +445,14 @@ mod tests {
             of(&set)
         };
         let said = put(0, &across);
-        let words = "Between hosts: 1,500 acquisitions compared (at least 40 % of a run's), \
+        let words = "between hosts 1,500 acquisitions compared (at least 40 % of a run's), \
                      0 overlaps, 12 undecided; clocks within 61 us. ";
         assert!(said.contains(words), "{said}");
         (across.violations, across.tokens_repeated) = (1, 2);
         (across.ordered_by_token, across.lapsed_overlap) = (30, 4);
         across.coverage = 0.9;
         let said = put(1, &across);
-        let words = "Between hosts: 3,000 acquisitions compared (at least 40 % of a run's), \
+        let words = "between hosts 3,000 acquisitions compared (at least 40 % of a run's), \
                      1 overlap, 24 undecided, 30 in order by their tokens, \
                      4 after a lease was over, 2 wrong tokens; clocks within 61 us. ";
         assert!(said.contains(words), "{said}");
@@ -487,7 +524,7 @@ mod tests {
     fn counting_alone_checks_nothing_and_says_so() {
         assert_eq!(
             of(&made::counts_only()),
-            "Exclusion was not checked (--measure counts). Seed 42."
+            "exclusion was not checked (--measure counts). "
         );
     }
 }

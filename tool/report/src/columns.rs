@@ -2,9 +2,11 @@
 //! share. The columns of a single workload are in that workload's module.
 
 use crate::connect;
-use crate::format::{plus_minus, significant};
+use crate::format::{grouped, plus_minus, significant};
+use crate::grid::DETAIL;
 use crate::requests::short;
 use jostle_model::plan::Workload;
+use jostle_model::record::PerWorker;
 use jostle_stats::figures::{self, Figure};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
@@ -32,12 +34,16 @@ pub(crate) struct Column {
     pub(crate) shown: Shown,
     /// None where nothing was measured; a column of nothing else is left out.
     pub(crate) cell: Cell,
+    /// When it gives way to others where a line is short ([`crate::grid::Heading`]).
+    pub(crate) rank: u8,
 }
 
 /// A column's cell for a point.
 pub(crate) enum Cell {
     /// The median of a figure, and how it is printed.
     Median(&'static Figure, fn(f64) -> String),
+    /// A count of the workers' turns.
+    PerWorker(fn(&PerWorker) -> u64),
     /// Anything else.
     Words(Words),
 }
@@ -46,10 +52,21 @@ pub(crate) enum Cell {
 type Words = fn(&PointSummary<'_>) -> Option<String>;
 
 impl Column {
+    /// With this rank.
+    pub(crate) const fn rank(self, rank: u8) -> Column {
+        Column { rank, ..self }
+    }
+
+    /// Shown with `-v` only.
+    pub(crate) const fn detail(self) -> Column {
+        self.rank(DETAIL)
+    }
+
     /// The text of its cell.
     pub(crate) fn of(&self, point: &PointSummary<'_>) -> Option<String> {
         match self.cell {
             Cell::Median(figure, print) => point.median(figure).map(print),
+            Cell::PerWorker(of) => point.per_worker.as_ref().map(of).map(grouped),
             Cell::Words(words) => words(point),
         }
     }
@@ -58,11 +75,8 @@ impl Column {
 /// The title of half intervals.
 pub(crate) const PLUS_MINUS: &str = "±";
 
-/// The target as typed.
-pub(crate) const TARGET: Column = once(["", "target"], |point| Some(point.target.to_owned()));
-
-/// The target, where it may be a long command.
-pub(crate) const SHORT_TARGET: Column = once(["", "target"], |point| Some(short(point.target)));
+/// The target, short where it is a long command or address.
+pub(crate) const TARGET: Column = once(["", "target"], |point| Some(short(point.target)));
 
 /// How many contended, or asked.
 pub(crate) const WORKERS: Column = always(["", "workers"], |point| {
@@ -81,7 +95,7 @@ pub(crate) const WORKERS_AND_NAMES: Column = always(["", "workers"], |point| {
 });
 
 /// The spread of the point's main figure over its runs.
-pub(crate) const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
+pub(crate) const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval).rank(5);
 
 /// A column that is equal for all points of a target.
 pub(crate) const fn once(title: [&'static str; 2], words: Words) -> Column {
@@ -89,7 +103,12 @@ pub(crate) const fn once(title: [&'static str; 2], words: Words) -> Column {
 }
 
 const fn column(title: [&'static str; 2], shown: Shown, cell: Cell) -> Column {
-    Column { title, shown, cell }
+    Column {
+        title,
+        shown,
+        cell,
+        rank: 0,
+    }
 }
 
 /// A column that is printed for INVALID points too: a swept value, or the evidence against
@@ -128,7 +147,9 @@ pub(crate) fn one_bound(point: &PointSummary<'_>) -> Option<String> {
 
 /// The share of the window in which nothing else ran, if the figure is from that alone, or
 /// else bounds of the figure without other programs, if these may have moved it.
-pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
+pub(crate) const UNDISTURBED: Column = figure(["without", "others"], without_others).detail();
+
+fn without_others(point: &PointSummary<'_>) -> Option<String> {
     if let Some(share) = point.clean_share {
         return Some(format!("from {:.0} %", 100.0 * share));
     }
@@ -140,23 +161,24 @@ pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
         _ => (figure * harm.low, figure * harm.high),
     };
     Some(format!("{}..{}", three(low), three(high)))
-});
+}
 
 /// CPU time of the client's side, in microseconds an operation.
 pub(crate) const fn cpu(title: [&'static str; 2]) -> Column {
-    median(title, figures::CPU, two)
+    median(title, figures::CPU, two).rank(2)
 }
 
 /// CPU time of the server, in microseconds an operation.
 pub(crate) const fn server_cpu(title: [&'static str; 2]) -> Column {
-    median(title, figures::SERVER_CPU, two)
+    median(title, figures::SERVER_CPU, two).rank(4)
 }
 
 /// How often a worker asked its server for each lock.
-pub(crate) const ROUND_TRIPS: Column = median(["round", "trips"], figures::ROUND_TRIPS, three);
+pub(crate) const ROUND_TRIPS: Column =
+    median(["round", "trips"], figures::ROUND_TRIPS, three).rank(7);
 
 /// Bytes that they sent each other for it.
-pub(crate) const NETWORK: Column = median(["network", "B/lock"], figures::BYTES, three);
+pub(crate) const NETWORK: Column = median(["network", "B/lock"], figures::BYTES, three).detail();
 
 /// Nanoseconds as microseconds.
 pub(crate) fn micros(nanos: f64) -> String {

@@ -19,19 +19,21 @@ pub(crate) static COLUMNS: &[Column] = &[
     // those that have some.
     always(["other", "listen"], |point| point.at.listeners.map(grouped)),
     always(["", "open"], |point| point.at.open.map(grouped)),
+    // Of `--only bind` the figure; beside connect() it is a part of little weight.
+    median(["bind", "p50 us"], figures::BIND_P50, micros).rank(8),
     median(["connect", "p50 us"], figures::CONNECT_P50, micros),
-    median(["bind", "p50 us"], figures::BIND_P50, micros),
     HALF_INTERVAL,
     UNDISTURBED,
-    median(["", "p99 us"], figures::CONNECT_P99, micros),
-    median(["last", "100 us"], figures::CONNECT_LAST_P50, micros),
-    median(["accept", "us"], figures::ACCEPT_P50, micros),
-    median(["close", "us"], figures::CLOSE_P50, micros),
+    median(["", "p99 us"], figures::CONNECT_P99, micros).rank(1),
+    median(["last", "100 us"], figures::CONNECT_LAST_P50, micros).detail(),
+    median(["accept", "us"], figures::ACCEPT_P50, micros).rank(3),
+    median(["close", "us"], figures::CLOSE_P50, micros).rank(6),
     cpu(["CPU us", "client"]),
     server_cpu(["", "server"]),
     median(["kernel", "kB"], figures::SLAB_BYTES, |bytes| {
         two(bytes / 1e3)
-    }),
+    })
+    .rank(4),
 ];
 
 /// Median time of the call that is measured.
@@ -57,9 +59,9 @@ fn opened(set: &ResultSet) -> String {
             .is_some_and(|server| server.difference == Some(0))
     });
     match (set.experiment.plan.only, served) {
-        (Some(_), _) => format!("Checked: {} bound.", counted(made, "socket")),
-        (None, true) => format!("Checked: {}, each accepted.", counted(made, "connection")),
-        (None, false) => format!("Made: {}.", counted(made, "connection")),
+        (Some(_), _) => format!("{} bound.", counted(made, "socket")),
+        (None, true) => format!("{}, each accepted.", counted(made, "connection")),
+        (None, false) => format!("{} made.", counted(made, "connection")),
     }
 }
 

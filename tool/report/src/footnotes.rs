@@ -39,12 +39,16 @@ impl<'a> Footnotes<'a> {
         }
     }
 
-    /// The references of a row to its notes: `[1][3]`.
+    /// The references of a row to its notes: `[1,3]`; empty without any.
     pub(crate) fn marks(&self, row: usize) -> String {
         let of_row = |note: &Note<'_>| note.iter().any(|(other, _)| *other == row);
         let numbered = self.notes.iter().zip(1..);
         let marks = numbered.filter(|(note, _)| of_row(note));
-        marks.map(|(_, number)| format!("[{number}]")).collect()
+        let marks: Vec<String> = marks.map(|(_, number)| number.to_string()).collect();
+        match marks.is_empty() {
+            true => String::new(),
+            false => format!("[{}]", marks.join(",")),
+        }
     }
 
     /// The notes without their numbers: `rows 2, 4-6: the window holds 2 rotations`.

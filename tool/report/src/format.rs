@@ -128,26 +128,19 @@ fn unbreakable(text: &str) -> Vec<String> {
 }
 
 /// Where a text says for how long two owned a lock at a time, which a lock is there to
-/// prevent: from `two believed` to the unit of the time. The text may be broken anywhere
+/// prevent: from `two owners for` to the unit of the time. The text may be broken anywhere
 /// between its words.
 pub fn two_owners(text: &str) -> Option<Range<usize>> {
-    let words = text.split_whitespace();
     // A word is a part of `text`.
     let place = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
-    let mut before = "";
-    let mut from = None;
-    for word in words {
-        let bare = word.trim_end_matches([',', ';', '.']);
-        match from {
-            None if before == "two" && word == "believed" => from = Some(place(before)),
-            Some(from) if matches!(bare, "ns" | "us" | "ms" | "s") => {
-                return Some(from..place(bare) + bare.len());
-            }
-            _ => {}
-        }
-        before = word;
-    }
-    None
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let from = words
+        .windows(3)
+        .position(|three| three == ["two", "owners", "for"])?;
+    let bare = |word: &&str| word.trim_end_matches([',', ';', '.']).to_owned();
+    let is_unit = |word: &&&str| matches!(bare(word).as_str(), "ns" | "us" | "ms" | "s");
+    let unit = words[from..].iter().find(is_unit)?;
+    Some(place(words[from])..place(unit) + bare(unit).len())
 }
 
 #[cfg(test)]
@@ -158,15 +151,16 @@ mod tests {
     fn the_time_with_two_owners_is_found_however_its_line_is_broken() {
         let found = |text: &'static str| Some(&text[two_owners(text)?]);
         assert_eq!(
-            found("kept; two\n     believed that they owned for up to 6.10 s, told; two"),
-            Some("two\n     believed that they owned for up to 6.10 s")
+            found("kept; two\n     owners for up to 6.10 s, told; two"),
+            Some("two\n     owners for up to 6.10 s")
         );
+        // Above a column.
         assert_eq!(
-            found("in 3 s; two believed for 600 us to own it after stop, cut."),
-            Some("two believed for 600 us")
+            found("worst two owners old owner\nfor up to was told\n3 s"),
+            None
         );
         assert_eq!(found("one of two was stopped for 3 s"), None);
-        assert_eq!(found("whether two believed that they owned"), None);
+        assert_eq!(found("two owners for some time"), None);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct Titled {
     pub grid: Grid,
     /// Its notes that the headline does not have: `[7]` and its text.
     pub notes: Vec<(String, String)>,
+    /// Whether only `-v` and the page show it.
+    pub is_detail: bool,
 }
 
 impl Titled {
@@ -31,6 +33,15 @@ impl Titled {
             title: title.to_owned(),
             grid: Grid { columns, rows },
             notes: Vec::new(),
+            is_detail: false,
+        }
+    }
+
+    /// One that only `-v` and the page show.
+    pub(crate) fn detail(self) -> Titled {
+        Titled {
+            is_detail: true,
+            ..self
         }
     }
 }
@@ -46,7 +57,13 @@ pub(crate) struct Heading {
     pub close: bool,
     /// Whether it identifies a row. It is repeated where a wide table continues below.
     pub key: bool,
+    /// The order in which columns give way where a line is short, the greatest first; 0 stays, and
+    /// [`DETAIL`] is for `-v` alone.
+    pub rank: u8,
 }
+
+/// The rank of a column that only `-v` shows.
+pub(crate) const DETAIL: u8 = 9;
 
 impl Heading {
     /// The heading of a column of figures.
@@ -56,6 +73,7 @@ impl Heading {
             left: false,
             close: false,
             key: false,
+            rank: 0,
         }
     }
 
@@ -82,13 +100,39 @@ impl Heading {
 /// The title of the column of verdicts, which stands in the first lines of a row.
 const VERDICT: &str = "verdict";
 
-/// Rows of a table that is seen as a whole.
-const SCREEN: usize = 24;
-
 impl Grid {
     /// In columns as wide as their content, for a terminal.
     pub(crate) fn text(&self) -> String {
         self.text_within(usize::MAX)
+    }
+
+    /// Without the columns that are for `-v` and, until the others fit a line of this width, without
+    /// those of the greatest rank. Few columns depend on the figures: a rate and a verdict count as
+    /// wide as they usually are.
+    pub(crate) fn chosen(&self, width: usize) -> Grid {
+        let usual = |column: &Heading| match column.title[1].as_str() {
+            VERDICT => "SUSPECT[1]".len(),
+            rate if rate.ends_with("/s") => "100,000".len(),
+            _ => 0,
+        };
+        let widths = self.widths().into_iter().zip(&self.columns);
+        let widths: Vec<usize> = widths
+            .map(|(wide, column)| wide.max(usual(column)))
+            .collect();
+        let rank = |at: &usize| self.columns[*at].rank;
+        let mut kept: Vec<usize> = (0..widths.len()).filter(|at| rank(at) < DETAIL).collect();
+        while self.width(&kept, &widths, 1) > width {
+            let gives_way = kept.iter().copied().filter(|at| rank(at) > 0);
+            let Some(least) = gives_way.max_by_key(|at| (rank(at), *at)) else {
+                break;
+            };
+            kept.retain(|at| *at != least);
+        }
+        let cells = |row: &Vec<String>| kept.iter().map(|at| row[*at].clone()).collect();
+        Grid {
+            columns: kept.iter().map(|at| self.columns[*at].clone()).collect(),
+            rows: self.rows.iter().map(cells).collect(),
+        }
     }
 
     /// In lines of at most `width`, without breaking cells. If the columns do not fit, they
@@ -102,12 +146,8 @@ impl Grid {
                 return self.block(&all, &widths, gap);
             }
         }
-        let blocks = self.blocks(&widths, width);
-        let blocks = blocks.iter().enumerate().map(|(nth, block)| match nth {
-            0 => self.block(block, &widths, 2),
-            _ if self.rows.len() <= SCREEN => self.block(block, &widths, 2),
-            _ => self.with_figures(block).block(block, &widths, 2),
-        });
+        let blocks = self.blocks(&widths, width).into_iter();
+        let blocks = blocks.map(|block| self.block(&block, &widths, 2));
         blocks.collect::<Vec<_>>().join("\n")
     }
 
@@ -149,35 +189,11 @@ impl Grid {
         blocks
     }
 
-    /// Whether a row has something beside its keys.
+    /// Whether a row has something beside its keys: those of INVALID points have dashes.
     pub(crate) fn has_figures(&self) -> bool {
-        let all: Vec<usize> = (0..self.columns.len()).collect();
-        !self.with_figures(&all).rows.is_empty()
-    }
-
-    /// The rows that have something in these columns beside their keys: those of INVALID points
-    /// have dashes.
-    fn with_figures(&self, columns: &[usize]) -> Grid {
         let keys = self.columns.iter().take_while(|column| column.key).count();
-        let mut named = vec![String::new(); keys];
-        let mut rows = Vec::new();
-        for row in &self.rows {
-            for (name, cell) in named.iter_mut().zip(row) {
-                if !cell.is_empty() {
-                    name.clone_from(cell);
-                }
-            }
-            let mut cells = columns.iter().filter(|at| **at >= keys);
-            if cells.any(|at| !["", "-"].contains(&row[*at].as_str())) {
-                // A key that stands once for several rows stands beside the first that is left.
-                let names = named.iter_mut().map(std::mem::take);
-                rows.push(names.chain(row[keys..].iter().cloned()).collect());
-            }
-        }
-        Grid {
-            columns: self.columns.clone(),
-            rows,
-        }
+        let mut cells = self.rows.iter().flat_map(|row| &row[keys..]);
+        cells.any(|cell| !["", "-"].contains(&cell.as_str()))
     }
 
     fn width(&self, columns: &[usize], widths: &[usize], gap: usize) -> usize {
@@ -342,35 +358,6 @@ mod tests {
         grid.rows[0][0] = "x".repeat(70_000);
         let widest = grid.text().lines().map(|line| line.chars().count()).max();
         assert_eq!(widest, Some(70_000 + 15));
-    }
-
-    #[test]
-    fn where_a_long_table_continues_rows_of_dashes_are_left_out() {
-        let figures = ["1", "-", "-", "2"];
-        let rows = (0..2 * SCREEN).map(|at| {
-            let target = if at % 4 == 0 { "t" } else { "" };
-            vec![
-                target.to_owned(),
-                "x".repeat(20),
-                figures[at % 4].to_owned(),
-            ]
-        });
-        let mut grid = Grid {
-            columns: vec![
-                Heading::left("target").key(),
-                Heading::right("", "wide"),
-                Heading::right("", "n"),
-            ],
-            rows: rows.collect(),
-        };
-        // The first target keeps the row with its name, the second another one.
-        grid.rows[4][2] = "-".to_owned();
-        let text = grid.fitted(27);
-        let (first, second) = text.split_once("\n\n").unwrap();
-        assert_eq!(first.lines().count(), 1 + 2 * SCREEN, "{text}");
-        assert_eq!(second.lines().count(), SCREEN, "{text}");
-        let lines: Vec<&str> = second.lines().take(4).collect();
-        assert_eq!(lines, ["target  n", "t       1", "        2", "t       2"]);
     }
 
     #[test]

@@ -1,28 +1,26 @@
 //! The headline table: one row for each point, and the notes at its foot.
 
 use crate::columns::{
-    Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED, WORKERS,
-    WORKERS_AND_NAMES, always, cpu, figure, half_interval, measured_by, median, micros, once,
-    one_bound, server_cpu, three, throughput, two,
+    Cell, Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED,
+    WORKERS, WORKERS_AND_NAMES, always, cpu, figure, half_interval, measured_by, median, micros,
+    once, one_bound, server_cpu, three, throughput, two,
 };
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
 use crate::requests::{self, named_once};
 use crate::workloads::shown;
-use jostle_model::record::Status;
+use jostle_model::record::PerWorker;
 use jostle_stats::figures;
 use jostle_stats::summary::PointSummary;
 
 /// The table and what its notes say.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Headline {
-    /// The verdicts refer to `notes` as `[1]`, `[2]`.
+    /// All columns, of which a terminal shows some. The verdicts refer to `notes` as `[1,2]`.
     pub(crate) grid: Grid,
     /// Reasons of the verdicts, grouped by their rows.
     pub(crate) notes: Vec<String>,
-    /// The meaning of the sign `±` here; None where it does not occur.
-    pub(crate) plus_minus: Option<&'static str>,
 }
 
 /// The least share of the time in which a lock is free while it is waited for that the table
@@ -35,30 +33,37 @@ pub(crate) static COLUMNS: &[Column] = &[
     WORKERS,
     once(["alone", "ns"], |point| {
         Some(significant(point.own_cost?.pair_ns, 2))
-    }),
+    })
+    .detail(),
     throughput(["", "locks/s"]),
     HALF_INTERVAL,
     UNDISTURBED,
-    median(["of", "ideal"], figures::OF_IDEAL, percent),
-    figure(["free while", "waited for"], |point| {
+    median(["of max-", "imum"], figures::OF_IDEAL, percent).rank(8),
+    figure(["idle though", "wanted"], |point| {
         let share = point.median(figures::FREE)?;
         (share >= WORTH_A_CELL).then(|| percent(share))
-    }),
+    })
+    .detail(),
+    figure(["longest", "wait"], |point| {
+        Some(time(point.longest_wait_ns? as f64))
+    })
+    .rank(3),
+    turns(["turns", "fewest"], |shares| shares.min).rank(1),
+    turns(["per", "most"], |shares| shares.max).rank(1),
+    turns(["worker", "none"], |shares| shares.none).rank(6),
     cpu(["CPU us", "/lock"]),
     server_cpu(["server", "us/lock"]),
     ROUND_TRIPS,
     NETWORK,
-    figure(["longest", "wait"], |point| {
-        Some(time(point.longest_wait_ns? as f64))
-    }),
-    figure(["each got", "min..max"], |point| {
-        let shares = point.per_worker?;
-        Some(format!("{}..{}", shares.min, shares.max))
-    }),
-    figure(["got", "none"], |point| {
-        Some(grouped(point.per_worker?.none))
-    }),
 ];
+
+/// How many turns workers had, or how many workers had none.
+const fn turns(title: [&'static str; 2], of: fn(&PerWorker) -> u64) -> Column {
+    Column {
+        cell: Cell::PerWorker(of),
+        ..figure(title, |_| None)
+    }
+}
 
 /// The columns of workloads whose runs end with their operations.
 pub(crate) static COUNTED: &[Column] = &[
@@ -74,25 +79,28 @@ pub(crate) static COUNTED: &[Column] = &[
     figure(["mean", "ops/s"], |point| {
         let mean = point.throughput_mean_per_s.map(three);
         mean.filter(|_| point.runs.len() > 1)
-    }),
-    figure(["of", "echo"], |point| Some(percent(point.of_echo?.ratio))),
-    median(["", "waited"], figures::BLOCKED, percent),
-    median(["hand-off", "us"], figures::HANDOFF_P50, micros),
-    median(["acquire", "p50 us"], figures::ACQUIRE_P50, micros),
-    median(["", "p99 us"], figures::ACQUIRE_P99, micros),
-    median(["release", "us"], figures::RELEASE_P50, micros),
-    median(["batch", "p50 us"], figures::BATCH_P50, micros),
-    median(["", "p99 us"], figures::BATCH_P99, micros),
+    })
+    .detail(),
+    figure(["of", "echo"], |point| Some(percent(point.of_echo?.ratio))).rank(3),
+    median(["", "waited"], figures::BLOCKED, percent).rank(7),
+    median(["hand-off", "us"], figures::HANDOFF_P50, micros).rank(8),
+    median(["acquire", "p50 us"], figures::ACQUIRE_P50, micros).rank(1),
+    median(["", "p99 us"], figures::ACQUIRE_P99, micros).rank(2),
+    median(["release", "us"], figures::RELEASE_P50, micros).rank(6),
+    median(["batch", "p50 us"], figures::BATCH_P50, micros).rank(1),
+    median(["", "p99 us"], figures::BATCH_P99, micros).rank(2),
     cpu(["CPU us", "/op"]),
     server_cpu(["server", "us/op"]),
     ROUND_TRIPS,
     NETWORK,
-    median(["bytes", "/lock"], figures::HELD_BYTES, two),
+    median(["bytes", "/lock"], figures::HELD_BYTES, two).rank(1),
 ];
 
 /// Columns that belong to the one before them stand close to it, since lines
 /// are long enough.
-const CLOSE: [&str; 6] = ["workers", PLUS_MINUS, "none", "open", "addrs", "server"];
+const CLOSE: [&str; 7] = [
+    "workers", PLUS_MINUS, "most", "none", "open", "addrs", "server",
+];
 
 /// Columns that tell one row from the others, under their lower titles.
 const KEYS: [&str; 7] = [
@@ -138,7 +146,6 @@ pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
             rows,
         },
         notes: notes.texts(),
-        plus_minus: legend(points),
     })
 }
 
@@ -149,9 +156,13 @@ fn heading(column: &Column, points: &[PointSummary<'_>]) -> Heading {
         false => [upper, lower].map(str::to_owned),
     };
     Heading {
-        left: lower == "target",
+        left: ["target", "fault"].contains(&lower),
         close: CLOSE.contains(&lower),
-        ..Heading::right(&titles[0], &titles[1])
+        rank: column.rank,
+        ..match lower {
+            PLUS_MINUS => Heading::right(upper, of_what(points)),
+            _ => Heading::right(&titles[0], &titles[1]),
+        }
     }
 }
 
@@ -165,22 +176,21 @@ fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
-    let shown = |point: &&PointSummary<'_>| {
-        point.verdict.is != Status::Invalid && half_interval(point).is_some()
+/// What `±` is half of: the median's interval of 95 %, the range over the runs where there are
+/// under six, or one or the other.
+fn of_what(points: &[PointSummary<'_>]) -> &'static str {
+    let shown = |point: &&PointSummary<'_>| point.is_usable() && half_interval(point).is_some();
+    let intervals = points.iter().filter(shown);
+    let mut intervals = intervals.filter_map(|point| Some(measured_by(point)?.interval));
+    let Some(first) = intervals.next() else {
+        return PLUS_MINUS;
     };
-    let mut intervals = points
-        .iter()
-        .filter(shown)
-        .filter_map(|point| Some(measured_by(point)?.interval));
-    let first = intervals.next()?;
-    Some(match (first, intervals.all(|other| other == first)) {
-        (true, true) => "± half of the median's 95 % interval",
-        (false, true) => "± half of the range over the runs; an interval needs 6",
-        _ => "± half of the median's 95 % interval, of the range where there are under 6 runs",
-    })
+    match (first, intervals.all(|other| other == first)) {
+        (true, true) => "±95%",
+        (false, true) => "±range",
+        _ => PLUS_MINUS,
+    }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +239,7 @@ mod tests {
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // A single run has no spread either.
-        let without = [PLUS_MINUS, "ideal", "us/lock", "trips", "B/lock", "wait"];
+        let without = ["±95%", "imum", "wait", "us/lock", "trips", "B/lock"];
         assert_eq!(gone, without);
     }
 
@@ -243,7 +253,7 @@ mod tests {
             run.throughput_per_s = 500.0;
         }
         let rows = of(&set);
-        let cells = column(&rows, "waited for");
+        let cells = column(&rows, "wanted");
         let targets: Vec<String> = summarize(&set.experiment, &set.runs)
             .iter()
             .map(|point| point.target.to_owned())
@@ -289,7 +299,6 @@ mod tests {
                 _ => assert_eq!(cell, "-"),
             }
         }
-        assert_eq!(headline.plus_minus, None);
     }
 
     #[test]
@@ -299,14 +308,14 @@ mod tests {
             set.runs.retain(|run| run.run <= least);
             of(&set)
         };
-        assert_eq!(
-            runs(6).plus_minus,
-            Some("± half of the median's 95 % interval")
-        );
-        let few = runs(5).plus_minus.unwrap();
-        assert!(few.contains("range"), "{few}");
-        let one = runs(1);
-        assert_eq!(one.plus_minus, None);
-        assert!(!one.grid.columns.iter().any(|c| c.title[1] == PLUS_MINUS));
+        let spread = |table: &Headline| {
+            let titles = table.grid.columns.iter().map(|c| c.title[1].clone());
+            titles
+                .filter(|title| title.starts_with(PLUS_MINUS))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(spread(&runs(6)), ["±95%"]);
+        assert_eq!(spread(&runs(5)), ["±range"]);
+        assert!(spread(&runs(1)).is_empty());
     }
 }

@@ -85,6 +85,7 @@ pub(crate) fn table(
             rows,
         },
         notes: notes.own,
+        is_detail: false,
     })
 }
 

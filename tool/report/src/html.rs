@@ -91,13 +91,38 @@ fn document(title: &str, scale: Scale, body: &Markup) -> String {
     shared(&printable(&page.into_string())) + "\n"
 }
 
+/// Letters of a title that a browser's tab or a list of bookmarks shows, at most.
+const TITLE: usize = 70;
+
+/// At most so many letters, whole words.
+fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut clipped = String::new();
+    for word in text.split(' ') {
+        if clipped.chars().count() + word.chars().count() + 2 > most {
+            break;
+        }
+        clipped += word;
+        clipped.push(' ');
+    }
+    format!("{}\u{2026}", clipped.trim_end())
+}
+
 /// The title of the window and of bookmarks: what was found, else what was measured.
 fn title(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> String {
     let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
     let jostle = format!("jostle {}", workloads.join(", "));
     match (finding(sets, pages), sets.is_empty()) {
-        (Some(finding), _) => format!("{} - {jostle}", finding.trim_end_matches('.')),
-        (None, false) => format!("{jostle}: {}", subject(chapters, sets)),
+        (Some(finding), _) => {
+            let room = TITLE.saturating_sub(jostle.chars().count() + 3);
+            format!(
+                "{} - {jostle}",
+                clipped(finding.trim_end_matches('.'), room)
+            )
+        }
+        (None, false) => clipped(&format!("{jostle}: {}", subject(chapters, sets)), TITLE),
         (None, true) => jostle.trim_end().to_owned(),
     }
 }
@@ -169,19 +194,6 @@ fn chapter(
                 }
             }
         }
-    }
-}
-
-/// Colour and shape of a target, where one series shows it.
-fn mark_of(chapter: &Chapter<'_>, at: usize, target: &str) -> Markup {
-    let own = chapter
-        .series
-        .iter()
-        .filter(|series| series.target == target && chapter.sets.get(series.set) == Some(&at));
-    let own: Vec<_> = own.collect();
-    match own[..] {
-        [one] => html! { (one.style.swatch()) " " },
-        _ => html! {},
     }
 }
 

@@ -1,16 +1,15 @@
-//! The first line: on what machine, and how it was measured.
+//! On what machine, and how it was measured.
 
 use crate::ResultSet;
 use crate::command::options;
-use crate::format::{counted, exact, range, seconds, time};
-use jostle_model::Busy;
-use jostle_model::plan::Workload;
+use crate::format::{counted, range, seconds, time};
+use jostle_model::plan::{Place, Workload};
 use jostle_model::record::{Experiment, Latencies};
 use jostle_stats::summary::PointSummary;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each, hold 1 ms, idle
-/// 10 us, placement: none`, and the options that are not at their default.
+/// `2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each; seed 42`, and the options that are
+/// not at their default.
 pub(crate) fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
@@ -23,13 +22,8 @@ pub(crate) fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         let (block, when) = (resumed.block, &resumed.started_at);
         format!("resumed with run {block} of each at {when}")
     }));
-    how.extend(plan.hold.map(|hold| busy("hold", hold)));
-    how.extend(plan.idle.map(|idle| busy("idle", idle)));
-    how.extend(
-        plan.place
-            .as_ref()
-            .map(|place| format!("placement: {place}")),
-    );
+    let place = plan.place.as_ref().filter(|place| **place != Place::None);
+    how.extend(place.map(|place| format!("placement: {place}")));
     let said_already = [
         "workers",
         "hold",
@@ -59,12 +53,12 @@ pub(crate) fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     };
     let others = options(plan, &without);
     let mut parts = vec![machine(&set.experiment)];
-    parts.extend(set.experiment.calibration.latencies.as_ref().map(latencies));
     parts.extend(servers(set));
     parts.push(how.join(", "));
     if !others.is_empty() {
         parts.push(others.join(" "));
     }
+    parts.extend(plan.seed.map(|seed| format!("seed {seed}")));
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
@@ -79,15 +73,15 @@ fn machine(experiment: &Experiment) -> String {
 }
 
 /// The time that the machine itself adds to each sleep and each wake-up.
-fn latencies(known: &Latencies) -> String {
+pub(crate) fn latencies(known: &Latencies) -> String {
     let late = time(known.sleep_late_p50_ns);
     let same = time(known.wake_same_cpu_ns);
     match known.wake_other_cpu_ns {
         Some(other) => format!(
-            "sleeps end {late} late, a wake-up takes {same} on the same CPU, {} on another",
+            "Sleeps end {late} late, a wake-up takes {same} on the same CPU, {} on another.",
             time(other)
         ),
-        None => format!("sleeps end {late} late, a wake-up takes {same}"),
+        None => format!("Sleeps end {late} late, a wake-up takes {same}."),
     }
 }
 
@@ -157,17 +151,9 @@ fn runs(points: &[PointSummary<'_>]) -> Option<String> {
     })
 }
 
-fn busy(word: &str, time: Busy) -> String {
-    match time {
-        Busy::Sleep(span) if span.0 == 0 => format!("no {word}"),
-        Busy::Sleep(span) => format!("{word} {}", exact(span)),
-        Busy::Spin(span) => format!("{word} {} (spinning)", exact(span)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::intro;
+    use super::{intro, latencies};
     use crate::{ResultSet, made};
     use jostle_model::plan::Carrier;
     use jostle_model::record::{Latencies, Resumed, SERVER_VERSION};
@@ -186,7 +172,7 @@ mod tests {
             block: 3,
             left_out: 1,
         }];
-        let says = "6 runs of each, resumed with run 3 of each at 2026-01-01T00:00:00Z, hold";
+        let says = "6 runs of each, resumed with run 3 of each at 2026-01-01T00:00:00Z;";
         assert!(of(&set).contains(says), "{}", of(&set));
     }
 
@@ -194,38 +180,34 @@ mod tests {
     fn it_names_the_machine_and_the_way() {
         assert_eq!(
             of(&made::set()),
-            "2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each, hold 1 ms, idle 10 us, \
-             placement: none"
+            "2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each; seed 42"
         );
         assert_eq!(
             of(&made::counts_only()),
-            "2 cores, Linux 6.18; 5 s per point, 1 run of each, no hold, no idle, \
-             placement: none; --measure counts"
+            "2 cores, Linux 6.18; 5 s per point, 1 run of each; --measure counts; seed 42"
         );
     }
 
     #[test]
     fn it_states_how_late_the_machine_itself_is() {
-        let mut set = made::set();
-        let latencies = &mut set.experiment.calibration.latencies;
-        let known = latencies.insert(Latencies {
+        let known = &Latencies {
             sleep_late_p50_ns: 41_300.0,
             sleep_late_p90_ns: 60_000.0,
             wake_same_cpu_ns: 5_840.0,
             wake_other_cpu_ns: Some(33_900.0),
             clock_step_ns: 10.0,
-        });
+        };
         let one_cpu = Latencies {
             wake_other_cpu_ns: None,
             ..*known
         };
-        assert!(of(&set).starts_with(
-            "2 cores, Linux 6.18, tmpfs; sleeps end 41 us late, a wake-up takes 5.8 us on the \
-             same CPU, 34 us on another; 5 s per point, "
-        ));
-        set.experiment.calibration.latencies = Some(one_cpu);
-        assert!(
-            of(&set).contains("; sleeps end 41 us late, a wake-up takes 5.8 us; 5 s per point")
+        assert_eq!(
+            latencies(known),
+            "Sleeps end 41 us late, a wake-up takes 5.8 us on the same CPU, 34 us on another."
+        );
+        assert_eq!(
+            latencies(&one_cpu),
+            "Sleeps end 41 us late, a wake-up takes 5.8 us."
         );
     }
 
@@ -262,7 +244,7 @@ mod tests {
         let mut set = made::set();
         set.runs[0].window.window_s = 0.25;
         set.runs.retain(|run| run.run <= 3 || run.target == "flock");
-        assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each, "));
+        assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each; "));
     }
 
     #[test]
@@ -286,8 +268,7 @@ mod tests {
         assert_eq!(
             of(&set),
             "2 cores, Linux 6.18, ext4 (flock:/var), tmpfs (flock); 5 s per point, \
-             6 runs of each, hold 250 us (spinning), idle 10 us, placement: none; \
-             --as threads --keys 4"
+             6 runs of each; --as threads --keys 4; seed 42"
         );
     }
 }

@@ -19,7 +19,6 @@ mod connect;
 mod csv;
 mod failures;
 mod file;
-mod finding;
 mod footnotes;
 pub mod format;
 mod gnuplot;
@@ -44,6 +43,8 @@ mod requests;
 mod spread;
 mod summary;
 mod table;
+mod what;
+pub mod words;
 mod workloads;
 
 #[cfg(test)]

@@ -15,42 +15,29 @@ pub(crate) fn render(sets: &[ResultSet]) -> String {
 }
 
 fn page(page: &Page) -> String {
-    let mut blocks = vec![escaped(&page.intro) + "\n"];
+    let mut blocks = vec![escaped(&page.what) + "\n"];
     if let Some(headline) = &page.headline {
-        blocks.push(headline.grid.markdown());
+        blocks.push(headline.grid.chosen(usize::MAX).markdown());
         let notes = headline.notes.iter().enumerate();
-        let notes = notes.map(|(at, note)| format!("[{}] {note}", at + 1));
-        let below = headline
-            .plus_minus
-            .map(str::to_owned)
-            .into_iter()
-            .chain(notes);
-        blocks.push(items(below));
+        blocks.push(items(
+            notes.map(|(at, note)| format!("[{}] {note}", at + 1)),
+        ));
     }
     if !page.failures.is_empty() {
         blocks.push(format!("{FAILURES}\n"));
         blocks.push(items(page.failures.iter().cloned()));
     }
-    for table in &page.tables {
+    for table in page.tables.iter().filter(|table| !table.is_detail) {
         blocks.push(format!("{}\n", escaped(&table.title)));
         blocks.push(table.grid.markdown());
         let notes = table.notes.iter();
         blocks.push(items(notes.map(|(mark, note)| format!("{mark} {note}"))));
     }
-    let sentences = page.sentences.iter().chain(&page.growth);
-    let sentences = sentences.map(|(target, sentence)| match target.is_empty() {
-        true => item(sentence),
-        false => format!("- **{}** {}\n", escaped(target), escaped(sentence)),
-    });
-    let comparisons = page.comparisons.iter().map(|text| item(text));
-    let findings = page.findings.iter().map(|text| item(text));
-    blocks.push(findings.chain(sentences).chain(comparisons).collect());
-    blocks.extend(
-        page.ended
-            .iter()
-            .chain(&page.checked)
-            .map(|text| escaped(text) + "\n"),
-    );
+    let lines = page.lines.iter();
+    let lines = lines.map(|line| format!("- **{}** {}\n", line.question, escaped(&line.text())));
+    blocks.push(lines.collect());
+    blocks.extend(page.ended.iter().map(|text| escaped(text) + "\n"));
+    blocks.push(escaped(&page.measured) + ".\n");
     blocks.push(format!("Next: {}\n", code(&page.next)));
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n")

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A wider name leaves no room for figures beside it.
-const WIDEST: usize = 40;
+pub(crate) const WIDEST: usize = 24;
 
 /// The results with short names, and for each of them the short and the whole names of those
 /// that were shortened.
@@ -122,7 +122,7 @@ mod tests {
         let mut set = made::set();
         let whole = format!("lib:/{}.so", "long/".repeat(39));
         rename(&mut set, "sysv", &whole);
-        let text = crate::table_within(std::slice::from_ref(&set), 80);
+        let text = crate::table_within(std::slice::from_ref(&set), 80, false);
         let (first, _) = text.split_once("Next: ").unwrap();
         let wide: Vec<&str> = first
             .lines()

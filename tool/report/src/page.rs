@@ -2,50 +2,44 @@
 
 use crate::ResultSet;
 use crate::ceilings::ceilings;
-use crate::checked::checked;
-use crate::closing::{self, comparison, sentences};
+use crate::checked;
+use crate::closing::{Lead, Line, find, lead, lines};
 use crate::failures::failures;
-use crate::finding::findings;
 use crate::grid::Titled;
 use crate::headline::{Headline, headline};
 use crate::hosts;
-use crate::intro::intro;
+use crate::intro::{intro, latencies};
 use crate::next::next;
 use crate::over::over;
 use crate::requests::accounts;
 use crate::spread::tables;
+use crate::what::what;
 use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
-use jostle_stats::fit::{self, fits};
+use jostle_stats::fit::{closing, fits, words};
 use jostle_stats::summary::{PointSummary, summarize};
-use std::borrow::Cow;
 
 /// One experiment, from top to bottom.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    /// On what machine, and how it was measured.
-    pub intro: String,
+    /// What was done; of several experiments behind when and where, or a label.
+    pub what: String,
     /// None where no run was finished.
     pub headline: Option<Headline>,
     /// Sentences about failures, under [`crate::failures::FAILURES`].
     pub failures: Vec<String>,
-    /// Below the headline: of requests that were spread, of several hosts, of wall time and CPU
-    /// of requests, of the shares of `--over`, and the steps of `--find`.
+    /// Below the headline: what was asked for beside it, and what only `-v` and the page show.
     pub tables: Vec<Titled>,
-    /// The differences between several targets, the most important first.
-    pub findings: Vec<String>,
-    /// Whether they tell what was found, not why nothing is decided.
-    pub is_decided: bool,
-    /// For each target what to take away.
-    pub sentences: Vec<(String, String)>,
-    /// Targets beside the first one.
-    pub comparisons: Vec<String>,
-    /// How the figures of each target grow.
-    pub growth: Vec<(String, String)>,
+    /// The answers.
+    pub lines: Vec<Line>,
+    /// The answer that is the title, and whether it tells what was found.
+    pub lead: Option<(String, bool)>,
     /// That it ended early, and why.
     pub ended: Option<String>,
-    /// The checks made, and the cost of the measuring.
-    pub checked: Option<String>,
+    /// On what machine, and how it was measured.
+    pub measured: String,
+    /// The cost of measuring and what else `-v` adds.
+    pub details: String,
     /// A command worth typing.
     pub next: String,
 }
@@ -57,12 +51,12 @@ pub(crate) fn pages(sets: &[ResultSet]) -> Vec<Page> {
     if sets.len() > 1 {
         for (page, set) in pages.iter_mut().zip(sets) {
             let (when, host) = (&set.experiment.started_at, &set.experiment.environment.host);
-            page.intro = format!("{when} on {host}: {}", page.intro);
+            page.what = format!("{when} on {host}: {}", page.what);
         }
     }
     for (page, set) in pages.iter_mut().zip(sets) {
         if let Some(label) = &set.label {
-            page.intro = format!("{label}: {}", page.intro);
+            page.what = format!("{label}: {}", page.what);
         }
     }
     pages
@@ -79,89 +73,61 @@ fn page(set: &ResultSet) -> Page {
     let is_spread = set.experiment.plan.workload == Workload::Spread;
     tables.extend(accounts(&points).filter(|_| !is_spread));
     tables.extend(over(times, &points));
-    tables.extend(closing::find::table(&set.experiment.plan, &points));
-    let found = findings(set, &points);
-    let mut sentences = merged(sentences(&set.experiment, &points), &points);
-    // The finding has the reason then.
-    let all_invalid = points.iter().all(|point| point.verdict.is_invalid());
-    sentences.retain(|(_, text)| !(all_invalid && text.starts_with("INVALID")));
+    tables.extend(find::table(&set.experiment.plan, &points));
+    let lines = lines(set, &points);
+    let lead = lead(set, &points, &lines);
     Page {
-        intro: intro(set, &points),
+        what: what(&set.experiment.plan),
         failures: failures(&points),
         tables,
         headline,
-        findings: found.sentences,
-        is_decided: found.is_decided,
-        sentences,
-        comparisons: comparison(&points),
-        growth: fit::closing(&growth(set, &points)),
+        lines,
+        lead: lead.map(
+            |Lead {
+                 text, is_finding, ..
+             }| (text, is_finding),
+        ),
         ended: set.ended_early(),
-        checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),
+        measured: intro(set, &points),
+        details: details(set, &points),
         next: next(set, &points),
     }
 }
 
-/// Targets named before a sentence that they share, at most; the others are counted.
-const SHARING: usize = 3;
-
-/// A sentence that is true of several targets once, under their names. The notes of the table
-/// have the reasons for INVALID, so that several targets with the same one are counted.
-fn merged(sentences: Vec<(String, String)>, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let why = |target: &str| {
-        let mut of_it = points.iter().filter(|point| point.target == target);
-        of_it.find_map(|point| Some(point.verdict.why_invalid()?.check.as_str()))
-    };
-    let mut all: Vec<(Vec<String>, Option<&str>, String)> = Vec::new();
-    for (target, text) in sentences {
-        let check = text.starts_with("INVALID").then(|| why(&target)).flatten();
-        let same =
-            |other: &Option<&str>, said: &str| said == text || (check.is_some() && *other == check);
-        match all.iter_mut().find(|(_, other, said)| same(other, said)) {
-            Some((targets, ..)) if !target.is_empty() => targets.push(target),
-            _ => all.push((vec![target], check, text)),
+/// One paragraph.
+fn details(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+    if points.is_empty() {
+        return String::new();
+    }
+    let known = set.experiment.calibration.latencies.as_ref();
+    let mut said: Vec<String> = known.map(latencies).into_iter().collect();
+    said.extend(checked::details(set, points));
+    // The laws of connections, and what a law would take.
+    let is_connect = set.experiment.plan.workload == Workload::Connect;
+    for (name, text) in closing(&growth(set, points)) {
+        match name.is_empty() {
+            true => said.push(text),
+            false if is_connect => said.push(format!("{name}: {text}")),
+            false => {}
         }
     }
-    let named = all.into_iter().map(|(targets, check, text)| {
-        let text = match check {
-            Some(check) if targets.len() > 1 => invalid_of(&targets, check, points),
-            _ => text,
-        };
-        let more = targets.len().saturating_sub(SHARING);
-        let named = targets[..targets.len() - more].join(", ");
-        match more {
-            0 => (named, text),
-            more => (format!("{named} and {more} more"), text),
-        }
-    });
-    named.collect()
+    ceilings(set) + &said.join(" ")
 }
 
-/// How many points of these targets are INVALID by this check.
-fn invalid_of(targets: &[String], check: &str, points: &[PointSummary<'_>]) -> String {
-    let of_them = points
-        .iter()
-        .filter(|point| targets.iter().any(|t| t == point.target));
-    let of_them: Vec<_> = of_them.collect();
-    let by = of_them.iter().filter(|point| {
-        let why = point.verdict.why_invalid();
-        why.is_some_and(|reason| reason.check == check)
-    });
-    format!(
-        "INVALID ({check}): {} of {} points.",
-        by.count(),
-        of_them.len()
-    )
-}
-
-/// The fits of the file. They are computed from the points if the file has none, because
-/// the experiment was cut short, or if a point is INVALID, because older versions included
-/// such points.
-pub(crate) fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
+/// The fits of the file, their sentences made anew. They are computed from the points if the file
+/// has none, because the experiment was cut short, or if a point is INVALID, because older
+/// versions included such points.
+pub(crate) fn growth(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<Fit> {
     let invalid = points.iter().any(|point| point.verdict.is_invalid());
-    match set.fits.is_empty() || invalid {
-        true => Cow::Owned(fits(&set.experiment, points)),
-        false => Cow::Borrowed(&set.fits),
+    if set.fits.is_empty() || invalid {
+        return fits(&set.experiment, points);
     }
+    let mut fits = set.fits.clone();
+    for fit in &mut fits {
+        fit.text = words::sentence(&set.experiment.plan, fit);
+        fit.text += &words::peak(fit);
+    }
+    fits
 }
 
 #[cfg(test)]
@@ -213,47 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_of_several_targets_stands_once() {
-        let of = |all: &[(&str, &str)]| {
-            let all = all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
-            merged(all.collect(), &[])
-        };
-        let all = ["a", "b", "c", "d", "e"].map(|target| (target, "holds to 10."));
-        let expected = ("a, b, c and 2 more".to_owned(), "holds to 10.".to_owned());
-        assert_eq!(of(&all), [expected]);
-        // Other figures are other findings.
-        let two = [
-            ("a", "holds to 10."),
-            ("b", "holds to 20."),
-            ("c", "holds to 10."),
-        ];
-        assert_eq!(of(&two)[0], ("a, c".to_owned(), "holds to 10.".to_owned()));
-        assert_eq!(of(&two).len(), 2);
-    }
-
-    #[test]
-    fn targets_that_are_invalid_for_one_reason_are_counted() {
-        let mut set = made::set();
-        for run in set.runs.iter_mut().filter(|p| p.at.workers == Some(10)) {
-            run.around.machine.stolen_ticks = 1000;
-        }
-        let said = page(&set).sentences;
-        let [(targets, text)] = &said[..] else {
-            panic!("{said:?}")
-        };
-        assert_eq!(targets, "flock, sysv");
-        assert_eq!(text, "INVALID (steal): 2 of 4 points.");
-    }
-
-    #[test]
     fn only_of_several_each_says_where_it_ran() {
         let one = pages(&[made::set()]);
-        assert!(one[0].intro.starts_with("2 cores, "));
+        assert!(
+            one[0]
+                .what
+                .starts_with("jostle contend flock sysv: 10 and 1,000 processes compete")
+        );
         let two = pages(&[made::set(), made::counts_only()]);
         for page in two {
             assert!(
-                page.intro
-                    .starts_with("2026-11-21T00:00:00Z on reef: 2 cores, ")
+                page.what
+                    .starts_with("2026-11-21T00:00:00Z on reef: jostle contend ")
             );
         }
     }

@@ -10,14 +10,14 @@ use std::path::Path;
 const QUESTIONS: &str = "\
 From how many open connections on does connect() get slow, and by how much? | connect-20k | 1 | 15,000 open | 73 times | 73x
 What does connect() cost with a million connections open? | connect-1M | 1 | 5.8 us in the median with 1,000 open | 9.2 us with 1,000,000
-Is there such a cliff for Unix sockets? | connect-unix | 1 | unix: connect() has no jump | 40,000 open
-Which way to call a program is the cheapest: a process each time, a thin client, or a connection? | scope | 1 | procd is the cheapest | 3.5 us | procd-call with 45 us | 642 us
-Who was the limit when the generators were weak? | cern | 1 | up to 6 it was that of the generators | gen.
-Who was the limit when they were strong? | cern | 2 | the most that the server answers | server
+Is there such a cliff for Unix sockets? | connect-unix | 1 | connect() has no jump | 40,000 open
+Which way to call a program is the cheapest: a process each time, a thin client, or a connection? | scope | 1 | procd 3.5 us | procd-call 45 us | 642 us
+Who was the limit when the generators were weak? | cern | 1 | With 3 and 6 generators the generators were the limit | gen.
+Who was the limit when they were strong? | cern | 2 | the server was the limit | server
 How long does a lock stay taken when its owner is killed? | recover-zookeeper | 1 | zookeeper owner killed median 2.55 s
-Which server needs less CPU for a held lock, lockd or redis? | old | 5 | lockd is the cheapest in its server's CPU | 453 ns | redis with 2.7 us
-Which of the two answers faster when two workers ask for one lock after another? | old | 2 | lockd is the quickest to acquire | 28 us | redis with 1.1 ms
-Which of flock, fcntl and sysv is the fairest? | lockscale | 1 | flock and fcntl serve their waiters as by a lottery, sysv in order";
+Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The server of redis uses | lockd 453 ns | redis 2.7 us
+Which of the two answers faster when two workers ask for one lock after another? | old | 2 | p99 time to acquire | lockd 28 us | redis 1.1 ms
+Which of flock, fcntl and sysv is the fairest? | lockscale | 1 | flock 3 to 18 (varied as by lot) | sysv 9 to 10 (in order)";
 
 /// The title, and of the first figure the title and the labels.
 fn first_sight(page: &str) -> String {

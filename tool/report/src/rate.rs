@@ -16,19 +16,22 @@ pub(crate) static COLUMNS: &[Column] = &[
     throughput(["done", "/s"]),
     HALF_INTERVAL,
     UNDISTURBED,
-    figure(["of the", "plan"], |point| {
+    figure(["", "answered"], |point| {
         Some(percent(open_loop::share_done(&point.runs)?))
-    }),
-    figure(["response", "p50"], |point| response(point, "p50")),
-    figure(["", "p99"], |point| response(point, "p99")),
-    figure(["service", "p99"], |point| p99(&point.timed, "service_ns")),
-    figure(["no slot", "p99"], |point| {
+    })
+    .rank(1),
+    figure(["response", "p50"], |point| response(point, "p50")).rank(1),
+    figure(["", "p99"], |point| response(point, "p99")).rank(1),
+    figure(["queued", "p99"], |point| {
         p99(&point.timed, "target_lag_ns")
-    }),
+    })
+    .rank(3),
+    figure(["service", "p99"], |point| p99(&point.timed, "service_ns")).detail(),
     // It is what made a point INVALID.
-    always(["sent late", "p99"], |point| {
+    always(["sender", "late p99"], |point| {
         p99(&point.runs, "generator_lag_ns")
-    }),
+    })
+    .detail(),
     cpu(["CPU us", "/req"]),
 ];
 

@@ -3,6 +3,7 @@
 use crate::ResultSet;
 use crate::columns::{Column, TARGET, always, figure};
 use crate::format::{counted, each_once, time};
+use jostle_model::plan::Fault;
 use jostle_stats::recover::history::tokens_grow;
 use jostle_stats::recover::{Fraction, Summary};
 use jostle_stats::summary::PointSummary;
@@ -10,16 +11,15 @@ use jostle_stats::summary::PointSummary;
 /// The columns of `recover`.
 pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
-    always(["", "fault"], |point| {
-        point.at.fault.map(|fault| fault.to_string())
-    }),
+    always(["", "fault"], |point| Some(struck(point.at.fault?))),
     figure(["next grant", "median"], |point| {
         let summary = Summary::of(point)?;
         Some(summary.median_ns.map_or_else(|| otherwise(&summary), time))
     }),
     figure(["", "99 of 100"], |point| {
         Some(time(Summary::of(point)?.nearly_all_ns?))
-    }),
+    })
+    .rank(6),
     figure(["", "worst"], |point| {
         let summary = Summary::of(point)?;
         Some(match (summary.worst_ns, summary.granted_ns.len()) {
@@ -30,11 +30,13 @@ pub(crate) static COLUMNS: &[Column] = &[
     }),
     figure(["after", "release"], |point| {
         Some(time(Summary::of(point)?.after_release_ns?))
-    }),
+    })
+    .rank(5),
     figure(["after lease's", "end"], |point| {
         let (least, most) = Summary::of(point)?.after_lease_ns?;
         Some(format!("{}..{}", signed(least), signed(most)))
-    }),
+    })
+    .detail(),
     figure(["after", "return"], |point| {
         let summary = Summary::of(point)?;
         Some(signed(
@@ -42,17 +44,34 @@ pub(crate) static COLUMNS: &[Column] = &[
                 .after_return_ns
                 .filter(|_| summary.fault.is_of_server())? as i64,
         ))
-    }),
-    figure(["two", "believed"], |point| {
+    })
+    .rank(7),
+    figure(TWO_OWNERS, |point| {
         Some(time(Summary::of(point)?.two_believed_ns? as f64))
-    }),
-    figure(["old owner", "told"], |point| of(Summary::of(point)?.told)),
-    figure(
-        ["write", "refused"],
-        |point| of(Summary::of(point)?.refused),
-    ),
-    figure(["in", "order"], |point| of(Summary::of(point)?.in_order)),
+    })
+    .rank(1),
+    figure(["old owner", "was told"], |point| {
+        of(Summary::of(point)?.told)
+    })
+    .rank(2),
+    figure(["stale write", "refused"], |point| {
+        of(Summary::of(point)?.refused)
+    })
+    .rank(3),
+    figure(["in", "order"], |point| of(Summary::of(point)?.in_order)).rank(4),
 ];
+
+/// The title of the time for which two owned the lock.
+pub(crate) const TWO_OWNERS: [&str; 2] = ["two owners", "for up to"];
+
+/// `owner killed`, `server paused`, `network cut`.
+pub(crate) fn struck(fault: Fault) -> String {
+    match fault.struck() {
+        (_, "cut off") => "network cut".to_owned(),
+        (who, "stopped") => format!("{who} paused"),
+        (who, how) => format!("{who} {how}"),
+    }
+}
 
 /// Where the middle run had no grant before the owner's release.
 fn otherwise(summary: &Summary) -> String {
@@ -87,7 +106,7 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         .sum();
     let faults = set.runs.iter().filter(|p| p.recovery.is_some()).count() as u64;
     let mut said = vec![format!(
-        "Checked: {} for overlaps, {} struck while one owned and the others waited.",
+        "{} checked for overlaps, {} struck while one owned and the others waited.",
         counted(grants, "grant"),
         counted(faults, "fault"),
     )];

@@ -3,12 +3,12 @@
 
 use crate::ResultSet;
 use crate::columns::{
-    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, WORKERS, always, cpu, figure, median,
-    server_cpu, three, throughput,
+    Column, HALF_INTERVAL, TARGET, UNDISTURBED, WORKERS, always, cpu, figure, median, server_cpu,
+    three, throughput,
 };
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Heading, Titled};
-use crate::names::shortened;
+use crate::names::{WIDEST, shortened};
 use jostle_model::record::{Run, Status};
 use jostle_stats::figures;
 use jostle_stats::requested::{is_resolved, noun};
@@ -31,31 +31,33 @@ const UNRESOLVED: &str = "unresolved";
 const RATE: &str = "requests/s";
 
 pub(crate) static COLUMNS: &[Column] = &[
-    SHORT_TARGET,
+    TARGET,
     WORKERS,
     always(["", "n"], |point| point.at.operations.map(grouped)),
     always(["", "failed"], |point| {
         let failed = point.requests.as_ref()?.failed;
         (failed > 0).then(|| grouped(failed))
-    }),
+    })
+    .rank(1),
     throughput(["", RATE]),
     HALF_INTERVAL,
     UNDISTURBED,
-    median(["mean", "us"], figures::SERVICE, micros),
-    median(["", "p99 us"], figures::SERVICE_P99, micros),
-    figure([PHASES[0], "us"], phase::<0>),
-    figure([PHASES[1], "us"], phase::<1>),
-    figure([PHASES[2], "us"], phase::<2>),
-    figure([PHASES[3], "us"], phase::<3>),
-    figure([PHASES[4], "us"], phase::<4>),
-    figure([PHASES[5], "us"], phase::<5>),
+    median(["mean", "us"], figures::SERVICE, micros).rank(1),
+    median(["", "p99 us"], figures::SERVICE_P99, micros).rank(2),
+    figure([PHASES[0], "us"], phase::<0>).rank(6),
+    figure([PHASES[1], "us"], phase::<1>).rank(6),
+    figure([PHASES[2], "us"], phase::<2>).rank(6),
+    figure([PHASES[3], "us"], phase::<3>).rank(6),
+    figure([PHASES[4], "us"], phase::<4>).rank(6),
+    figure([PHASES[5], "us"], phase::<5>).rank(6),
     figure(["less", "null us"], |point| {
         let net = point.of(figures::NET)?;
         Some(match is_resolved(&net) {
             true => micros(net.median),
             false => UNRESOLVED.to_owned(),
         })
-    }),
+    })
+    .rank(3),
     cpu(["CPU", "us"]),
     server_cpu(["server", "us"]),
 ];
@@ -74,9 +76,14 @@ where
     })
 }
 
-/// Commands may be as long as they like; the sentences have them whole.
+/// Commands and addresses may be as long as they like. What was shortened already, and told from
+/// another by a number, stays as it is.
 pub(crate) fn short(target: &str) -> String {
-    shortened(target, 32)
+    const NUMBER: usize = 3;
+    match target.chars().count() > WIDEST + NUMBER {
+        true => shortened(target, WIDEST),
+        false => target.to_owned(),
+    }
 }
 
 fn micros(nanos: f64) -> String {
@@ -134,7 +141,7 @@ pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Titled> {
         });
         rows.push(row);
     }
-    Some(Titled::new(ACCOUNTS, columns, rows))
+    Some(Titled::new(ACCOUNTS, columns, rows).detail())
 }
 
 fn account(run: &Run) -> Vec<String> {
@@ -182,10 +189,7 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         true => "none answered".to_owned(),
         false => format!("answered {}", each.join(", ")),
     };
-    let mut said = vec![format!(
-        "Checked: {}, {answered}: {share}.",
-        counted(made, noun)
-    )];
+    let mut said = vec![format!("{}, {answered}: {share}.", counted(made, noun))];
     said.extend(null(set));
     said
 }

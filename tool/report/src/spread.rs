@@ -3,7 +3,7 @@
 //! time.
 
 use crate::columns::{
-    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,
+    Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,
 };
 use crate::format::{grouped, percent, significant};
 use crate::grid::{Heading, Titled};
@@ -19,7 +19,7 @@ use jostle_stats::summary::PointSummary;
 
 /// The columns of `spread`.
 pub(crate) static COLUMNS: &[Column] = &[
-    SHORT_TARGET,
+    TARGET,
     always(["gene-", "rators"], |point| {
         point.at.generators.map(grouped)
     }),
@@ -30,20 +30,25 @@ pub(crate) static COLUMNS: &[Column] = &[
     UNDISTURBED,
     always(["in", "flight"], |point| {
         Some(significant(point.median(figures::IN_FLIGHT)?, 3))
-    }),
+    })
+    .rank(6),
     always(["at the", "server"], |point| {
         Some(significant(point.median(figures::AT_SERVER)?, 2))
-    }),
+    })
+    .rank(7),
     always(["gen.", "busy"], |point| {
         Some(percent(busy(point)?.min(1.0)))
-    }),
+    })
+    .rank(1),
     figure(["response", "p50 ms"], |point| {
         millis(point, point.median(figures::RESPONSE_P50)?)
-    }),
+    })
+    .rank(2),
     figure(["", "p99 ms"], |point| {
         millis(point, point.median(figures::RESPONSE_P99)?)
-    }),
-    cpu(["CPU us", "/req."]),
+    })
+    .rank(2),
+    cpu(["CPU us", "/req."]).rank(5),
     server_cpu(["server", "us/req."]),
     always(["", "limit"], |point| {
         Some(match point.limited_by()? {
@@ -114,7 +119,7 @@ fn operations(title: &str, points: &[&PointSummary<'_>]) -> Titled {
         columns.push(Heading::right("server", "binds"));
     }
     columns.push(Heading::right("server", "counted"));
-    columns.push(Heading::right("less", "generators'"));
+    columns.push(Heading::right("not ac-", "counted for"));
     let mut rows = Vec::new();
     let mut before: Option<u64> = None;
     for (name, point) in named_once(points.iter().copied()) {
@@ -145,7 +150,7 @@ fn operations(title: &str, points: &[&PointSummary<'_>]) -> Titled {
         rows.push(row);
         before = Some(total);
     }
-    Titled::new(title, columns, rows)
+    Titled::new(title, columns, rows).detail()
 }
 
 /// Phases that are separate operations for a server. Others, such as opening a connection,
@@ -256,7 +261,7 @@ fn along(title: &str, points: &[&PointSummary<'_>]) -> Titled {
         });
         cells
     });
-    Titled::new(title, columns, rows)
+    Titled::new(title, columns, rows).detail()
 }
 
 #[cfg(test)]

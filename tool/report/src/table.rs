@@ -3,6 +3,7 @@
 use crate::ResultSet;
 use crate::failures::FAILURES;
 use crate::format::{padded, wrap};
+use crate::headline::Headline;
 use crate::names::named;
 use crate::next::next;
 use crate::page::{Page, pages};
@@ -15,52 +16,41 @@ pub(crate) const WIDTH: usize = 80;
 /// Prose in longer lines is hard to read, however wide the terminal is.
 const WIDEST_PROSE: usize = 100;
 
-/// A longer name, such as an address, gets its own line, to leave room for its sentence.
-const WIDEST_NAME: usize = 40;
-
 /// One page after the other, an empty line between them.
 pub(crate) fn render(sets: &[ResultSet]) -> String {
-    render_within(sets, WIDTH)
+    render_within(sets, WIDTH, false)
 }
 
-/// The pages in lines of at most this many columns, except for words that are longer themselves.
-pub fn render_within(sets: &[ResultSet], width: usize) -> String {
+/// The pages in lines of at most this many columns, except for words that are longer themselves;
+/// with `all` every column and table, and how it was measured in full.
+pub fn render_within(sets: &[ResultSet], width: usize, all: bool) -> String {
     let named = named(sets);
     let mut pages = pages(&named.sets);
-    let several = pages.len() > 1;
     let mut texts = Vec::new();
     for ((one, set), names) in pages.iter_mut().zip(sets).zip(&named.notes) {
         if !names.is_empty() {
             // It is typed, and needs the whole names.
             one.next = next(set, &summarize(&set.experiment, &set.runs));
         }
-        texts.push(page(one, width, several || set.label.is_some(), names));
+        texts.push(page(one, width, all, names));
     }
     texts.join("\n")
 }
 
-/// The circumstances stand below the table, or above it where they tell it from others.
-fn page(page: &Page, width: usize, entitled: bool, names: &[(String, String)]) -> String {
+fn page(page: &Page, width: usize, all: bool, names: &[(String, String)]) -> String {
     let prose = |first: &str, text: &str| wrap(first, text, width.min(WIDEST_PROSE));
-    let intro = prose("", &page.intro);
-    let below = page.headline.is_some() && !entitled;
-    let mut text = match below {
-        true => String::new(),
-        false => intro.clone(),
-    };
+    let mut text = prose("", &page.what);
     if let Some(headline) = &page.headline {
-        text += &headline.grid.fitted(width);
-        if let Some(meaning) = headline.plus_minus {
-            text += &prose("", meaning);
-        }
+        text.push('\n');
+        text += &match all {
+            true => headline.grid.fitted(width),
+            false => headline.grid.chosen(width).fitted(width),
+        };
         for (at, note) in headline.notes.iter().enumerate() {
             text += &prose(&format!("[{}] ", at + 1), note);
         }
         for (short, whole) in names {
             text += &prose("", &format!("{short} is {whole}"));
-        }
-        if below {
-            text += &intro;
         }
     }
     if !page.failures.is_empty() {
@@ -69,7 +59,7 @@ fn page(page: &Page, width: usize, entitled: bool, names: &[(String, String)]) -
     for said in &page.failures {
         text += &prose("  ", said);
     }
-    for table in &page.tables {
+    for table in page.tables.iter().filter(|table| all || !table.is_detail) {
         text.push('\n');
         text += &prose("", &table.title);
         text += &table.grid.fitted(width);
@@ -77,35 +67,29 @@ fn page(page: &Page, width: usize, entitled: bool, names: &[(String, String)]) -
             text += &prose(&format!("{mark} "), note);
         }
     }
-    let conclusions = conclusions(page, &prose);
-    if !conclusions.is_empty() {
+    if !page.lines.is_empty() {
         text.push('\n');
-        text += &conclusions;
     }
+    let widest = page.lines.iter().map(|line| line.question.chars().count());
+    let wide = widest.max().unwrap_or(0);
+    for line in &page.lines {
+        text += &prose(&(padded(line.question, wide, true) + "  "), &line.text());
+    }
+    text.push('\n');
     if let Some(ended) = &page.ended {
         text += &prose("", ended);
     }
-    if let Some(checked) = &page.checked {
-        text += &prose("", checked);
-    }
+    text += &prose("", &format!("{}.", page.measured));
+    let is_hidden = |headline: &Headline| {
+        headline.grid.chosen(width).columns.len() < headline.grid.columns.len()
+    };
+    let is_more = !page.details.is_empty() || page.headline.as_ref().is_some_and(is_hidden);
+    text += &match (all, is_more) {
+        (true, true) if !page.details.is_empty() => prose("", &page.details),
+        (false, true) => "More: -v\n".to_owned(),
+        _ => String::new(),
+    };
     text + &typed("Next: ", &page.next, width)
-}
-
-fn conclusions(page: &Page, prose: &dyn Fn(&str, &str) -> String) -> String {
-    let told = || page.sentences.iter().chain(&page.growth);
-    let names = told().map(|(target, _)| target.chars().count());
-    let width = names.max().unwrap_or(0);
-    let findings = page.findings.iter().map(|finding| prose("", finding));
-    let told = told().map(|(target, sentence)| match width > WIDEST_NAME {
-        _ if target.is_empty() => prose("", sentence),
-        true => prose("", target) + &prose("  ", sentence),
-        false => prose(&(padded(target, width, true) + "  "), sentence),
-    });
-    let mut text: String = findings.chain(told).collect();
-    for comparison in &page.comparisons {
-        text += &prose("", comparison);
-    }
-    text
 }
 
 /// A command in lines that a shell takes for one, so that it can be copied.
@@ -157,7 +141,7 @@ fn words_of(command: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{render, render_within, typed, words_of};
+    use super::{WIDTH, render, render_within, typed, words_of};
     use crate::ResultSet;
     use crate::format::longest_word;
     use crate::made;
@@ -181,13 +165,13 @@ mod tests {
             let words: Vec<&str> = text.split_whitespace().collect();
             words.join(" ")
         };
-        assert!(!stated(&set).contains("its lease was"));
+        assert!(!stated(&set).contains("it lasted"));
         set.experiment.plan.lease = Some(Nanos::from_millis(1_000));
         let text = stated(&set);
         // flock has none.
-        assert_eq!(text.matches("its lease was").count(), 1, "{text}");
+        assert_eq!(text.matches("it lasted").count(), 1, "{text}");
         assert!(
-            text.contains("redis its lease was of 2.00 s, where 1.00 s was asked for."),
+            text.contains("redis: it lasted 2.00 s, and 1.00 s were asked for."),
             "{text}"
         );
     }
@@ -240,9 +224,12 @@ mod tests {
         set.runs.clear();
         set.end = None;
         insta::assert_snapshot!(render(&[set]), @r"
-        2 cores, Linux 6.18, tmpfs; hold 1 ms, idle 10 us, placement: none
+        jostle contend flock sysv: 10 and 1,000 processes compete for one lock; each
+        holds it for 1 ms, then pauses for 10 us.
+
         This experiment has no end: jostle or the machine was stopped; 0 runs were
         finished.
+        2 cores, Linux 6.18, tmpfs; seed 42.
         Next: jostle contend flock sysv -w 10:1000 -t 5 --runs 6
         ");
     }
@@ -288,8 +275,8 @@ mod tests {
             let Ok(sets) = crate::read(&path) else {
                 continue;
             };
-            for width in [80, 120, 200] {
-                let text = render_within(&sets, width);
+            for (width, all) in [(80, false), (80, true), (120, true), (200, true)] {
+                let text = render_within(&sets, width, all);
                 for line in text.lines() {
                     let long = line.chars().count();
                     let indent = long - line.trim_start().chars().count();
@@ -303,8 +290,11 @@ mod tests {
                     lines += 1;
                 }
                 for (set, page) in sets.iter().zip(crate::page::pages(&sets)) {
-                    cells_are_whole(&text, &page);
+                    if all {
+                        cells_are_whole(&text, &page);
+                    }
                     marks_have_notes(&page);
+                    is_one_table(&page);
                     assert!(!set.runs.is_empty());
                 }
             }
@@ -326,13 +316,22 @@ mod tests {
         }
     }
 
+    /// Without `-v` the table fits a terminal: it was printed in up to three parts.
+    fn is_one_table(page: &crate::page::Page) {
+        let Some(headline) = &page.headline else {
+            return;
+        };
+        let table = headline.grid.chosen(WIDTH).fitted(WIDTH);
+        assert!(!table.contains("\n\n"), "{table}");
+    }
+
     /// Each footnote is referred to, and each reference has a footnote.
     fn marks_have_notes(page: &crate::page::Page) {
         let Some(headline) = &page.headline else {
             return;
         };
         let marks = headline.grid.rows.iter().filter_map(|row| row.last());
-        let marks = marks.flat_map(|cell| cell.split(['[', ']']).skip(1));
+        let marks = marks.flat_map(|cell| cell.split(['[', ',', ']']).skip(1));
         let marks = marks.filter_map(|mark| mark.parse::<usize>().ok());
         let marks: std::collections::BTreeSet<usize> = marks.collect();
         assert_eq!(marks, (1..=headline.notes.len()).collect());
@@ -343,7 +342,7 @@ mod tests {
         for width in [80, 120, 200] {
             insta::assert_snapshot!(
                 format!("spread_at_{width}"),
-                render_within(&[made::spread()], width)
+                render_within(&[made::spread()], width, true)
             );
         }
     }

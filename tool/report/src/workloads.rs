@@ -1,6 +1,6 @@
 //! Each workload in the formats for people: a row for each.
 
-mod churn;
+pub(crate) mod churn;
 
 use crate::ResultSet;
 use crate::closing;
@@ -11,14 +11,11 @@ use crate::html::figures::latency::{self, CONNECTING, HOLDING, OPERATION, RESPON
 use crate::html::figures::medians::large;
 use crate::html::figures::{Drawing, recover as recovering};
 use crate::next::{self, Step};
-use crate::{connect, headline, kept, rate, recover, requests, spread};
+use crate::{connect, headline, kept, rate, recover, requests, spread, what};
 use jostle_model::Plan;
 use jostle_model::plan::Workload;
 use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
-
-/// A sentence for each target, in the order of the points: the target, and the text.
-type Closing = fn(&Plan, &[PointSummary<'_>]) -> Vec<(String, String)>;
 
 pub(crate) struct Row {
     workload: Workload,
@@ -27,8 +24,8 @@ pub(crate) struct Row {
     /// The next question to results against which nothing speaks, from a plan that asks the same
     /// again.
     pub(crate) next: fn(&ResultSet, Plan) -> Step,
-    /// The sentences below the table.
-    pub(crate) closing: Closing,
+    /// What its runs do, behind the command and its targets.
+    pub(crate) what: fn(&Plan) -> String,
     /// The main figure of the page.
     pub(crate) answer: Answer,
 }
@@ -49,7 +46,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Contend,
         columns: |_| headline::COLUMNS,
         next: |set, next| next::contend_question(&set.experiment.plan, next),
-        closing: closing::contend::sentences,
+        what: what::contend,
         answer: Answer {
             question: "How do throughput and CPU cost change with the number of workers?",
             beside: "Which one is fastest, and what does it cost?",
@@ -60,7 +57,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Stream,
         columns: counted_columns,
         next: counted_question,
-        closing: closing::growth::sentences,
+        what: what::stream,
         answer: Answer {
             question: "How fast is it, and how long does one operation take?",
             beside: "Which one is fastest, and how long does one operation take?",
@@ -75,7 +72,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Hold,
         columns: counted_columns,
         next: counted_question,
-        closing: closing::growth::sentences,
+        what: what::hold,
         answer: Answer {
             question: "What does it cost to hold more locks?",
             beside: "What does it cost to hold locks?",
@@ -91,7 +88,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Connect,
         columns: |_| connect::COLUMNS,
         next: |set, next| next::connect_question(&set.experiment.plan, next),
-        closing: closing::connect::sentences,
+        what: what::connect,
         answer: Answer {
             question: "From how many open connections on does one more become expensive?",
             beside: "What does one more connection cost?",
@@ -109,10 +106,7 @@ static ROWS: &[Row] = &[
             Some(_) => closing::find::question(set, next),
             None => next::rate_question(&set.experiment.plan, next),
         },
-        closing: |plan, points| match &plan.find {
-            Some(_) => closing::find::sentences(plan, points),
-            None => closing::rate::sentences(points),
-        },
+        what: what::rate,
         answer: Answer {
             question: "Up to which rate does the latency hold?",
             beside: "What is the latency at this rate?",
@@ -123,7 +117,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Spread,
         columns: |_| spread::COLUMNS,
         next: next::spread_question,
-        closing: |_, points| closing::spread::sentences(points),
+        what: what::spread,
         answer: Answer {
             question: "Which side is the limit: the server or the generators?",
             beside: "Which side is the limit: the server or the generators?",
@@ -134,7 +128,7 @@ static ROWS: &[Row] = &[
         workload: Workload::Recover,
         columns: |_| recover::COLUMNS,
         next: |set, next| next::recover_question(&set.experiment.plan, next),
-        closing: closing::recover::sentences,
+        what: what::recover,
         answer: Answer {
             question: "How long until the next grant, after each fault?",
             beside: "How long until the next grant, after each fault?",

@@ -140,11 +140,16 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// more than `NARROW` above the other. A run without accounts counts as it was measured:
 /// for it the comparison has nothing else.
 pub fn narrow(experiment: &Experiment, runs: &[&Run]) -> Vec<Option<[f64; 2]>> {
+    let all = wide(experiment, runs).into_iter();
+    all.map(|ends| ends.filter(|[low, high]| *high <= (1.0 + NARROW) * low))
+        .collect()
+}
+
+/// As [`narrow`], however far apart both are.
+pub(crate) fn wide(experiment: &Experiment, runs: &[&Run]) -> Vec<Option<[f64; 2]>> {
     let of_run = |harm: Option<Option<Harm>>| match harm {
         None => Some([1.0, 1.0]),
-        Some(harm) => harm
-            .filter(|harm| harm.high <= (1.0 + NARROW) * harm.low)
-            .map(|harm| [harm.low, harm.high]),
+        Some(harm) => harm.map(|harm| [harm.low, harm.high]),
     };
     each(experiment, runs).into_iter().map(of_run).collect()
 }

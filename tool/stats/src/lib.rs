@@ -25,6 +25,7 @@ pub mod histogram;
 pub mod intervals;
 pub mod judge;
 pub mod kept;
+pub mod look;
 pub mod numbers;
 pub mod open_loop;
 mod path;

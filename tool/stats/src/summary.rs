@@ -43,6 +43,14 @@ pub enum OneBound {
     AtMost(f64),
 }
 
+/// The values that a figure may have had over several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reached {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) runs: usize,
+}
+
 /// The figures of one (target, point) over all its runs.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
@@ -66,6 +74,9 @@ pub struct PointSummary<'a> {
     /// The interval of each run's throughput for comparisons, relative to it; None where
     /// others may have moved it too far.
     pub narrow: Vec<Option<[f64; 2]>>,
+    /// The interval of each run's throughput, relative to it, however wide; None where it is
+    /// unknown.
+    wide: Vec<Option<[f64; 2]>>,
     /// The share of the windows that the throughput is taken from, where that is not all:
     /// the slices in which nothing foreign ran.
     pub clean_share: Option<f64>,
@@ -182,6 +193,37 @@ impl<'a> PointSummary<'a> {
             Some((*run, [one.min(other), measured, one.max(other)]))
         });
         ends.collect()
+    }
+
+    /// From the least to the greatest value that the runs may have had without other programs;
+    /// None where that is unknown of one.
+    pub(crate) fn reached(&self, figure: &Figure) -> Option<Reached> {
+        let is_clean = figure.over == Over::CleanSlices && self.clean_share.is_some();
+        let runs = self.runs.iter().zip(&self.wide);
+        let runs = runs.filter(|(run, _)| !figure.over.is_undisturbed() || self.is_timed(run));
+        let mut reached: Option<Reached> = None;
+        for (run, wide) in runs {
+            let Some(value) = (figure.of)(run).and_then(|value| self.within(figure, run, value))
+            else {
+                continue;
+            };
+            let ends = match is_clean {
+                true => [value; 2],
+                false => (*wide)?.map(|factor| value * factor.powf(-figure.machine())),
+            };
+            let [least, most] = [ends[0].min(ends[1]), ends[0].max(ends[1])];
+            let so_far = reached.unwrap_or(Reached {
+                low: f64::INFINITY,
+                high: 0.0,
+                runs: 0,
+            });
+            reached = Some(Reached {
+                low: so_far.low.min(least),
+                high: so_far.high.max(most),
+                runs: so_far.runs + 1,
+            });
+        }
+        reached
     }
 
     /// Whether its figures may be used: no writer prints those of an INVALID point.
@@ -359,6 +401,7 @@ fn summary<'a>(
         spoilt: left_out,
         throughput_of_all_per_s: estimate(&rates_of_all).filter(|_| left_out > 0),
         narrow: harm::narrow(experiment, &runs),
+        wide: harm::wide(experiment, &runs),
         harm: harm::bound(experiment, &runs),
         verdict,
         timed,

@@ -401,14 +401,15 @@ mod figures {
             let done = in_a_network_of_its_own(run, FEW_PORTS).run();
             let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
             let figures = [
-                "tcp from 1 source connect() takes",
+                "tcp from 1 source: connect() takes",
                 "times as long with 2,500 open as with 1,900",
                 "the 2,000 even ports of 32768-36767 are used up, and each call looks at all of them \
-                 again before it tries the odd ones; --sources 16 avoids it, as measured here",
-                "tcp from 16 sources connect()",
+                 again before it tries the odd ones.",
+                "bind to several source addresses: --sources 16 has no cliff here",
+                "tcp from 16 sources: connect()",
             ];
             let counts = [
-                "Checked: 21,000 connections, each accepted.",
+                "21,000 connections, each accepted.",
                 "The next limit: ephemeral ports at 4,000 (tcp from 1 source); ephemeral ports at 64,000",
             ];
             // Other programs may leave no figure to speak of.
@@ -481,7 +482,7 @@ mod figures {
     fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
         let _alone = alone();
         in_some_try_unless_disturbed("the bend", || {
-            let line = "connect --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
+            let line = "connect -v --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
                         --runs 6 --quiet -o cliff.jsonl";
             let place = Place::new();
             let done = in_a_network_of_its_own(place.jostle(line), FEW_PORTS).run_cleanly();

@@ -42,7 +42,7 @@ fn too_few_slots_are_the_limit_and_no_limit_of_the_target() {
     let line = "rate delay:5ms -w 2 --find p50<100ms --rate 1000:8000 --warmup 100ms";
     in_some_try("slots that are all taken", || {
         let done = jostle(line).run().leaves_nothing();
-        let text = done.stdout.replace('\n', " ");
+        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         let says = "the slots (-w) were at the limit";
         (done.code() == 3 && text.contains(says)).then_some(())
     });

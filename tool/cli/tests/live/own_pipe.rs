@@ -275,9 +275,9 @@ fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
     // Other tests run programs in Python at the same time.
     python_by_name(&place.file("own-python"));
     let file_lock = format!("pipe:./own-python '{OWN_LOCKS}/python/file_lock.py' lock");
-    let line = "contend -w 2 -b 0 -i 0 -t 0.5 --runs 1 -o result.jsonl";
+    let line = "contend -v -w 2 -b 0 -i 0 -t 0.5 --runs 1 -o result.jsonl";
     let done = place.jostle(line).word(&file_lock).run_cleanly().measures();
-    done.prints("the pipe to a program that only answers takes");
+    done.prints("the pipe to a program that only answers");
     let run = place.runs("result.jsonl").remove(0);
     let accounts = run.around.accounts.unwrap();
     assert!(accounts.requests_s.unwrap() > 0.0, "{accounts:?}");
@@ -325,7 +325,7 @@ fn the_commands_of_the_page_run_as_they_stand() {
             "{block}\n{text}{said}"
         );
         assert!(
-            text.contains("takes") && text.contains("only answers"),
+            text.contains("pipe:") && text.contains("Trust"),
             "{block}\n{text}"
         );
     }

@@ -167,9 +167,9 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
     let words: Vec<&str> = done.stdout.split_whitespace().collect();
     let said = words.join(" ");
     for words in [
-        "two believed that they owned",
-        "the old owner was told by its release",
-        "the old owner was told by its client",
+        "two owners for up to",
+        "the old owner learned it from its release",
+        "the old owner learned it from its client",
     ] {
         assert!(said.contains(words), "{}", done.transcript());
     }
@@ -217,7 +217,8 @@ fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_rele
         let runs = place.runs("r.jsonl");
         is_told_late(recovery(&runs[0])).then_some(done)
     });
-    done.prints("while its owner's connection was cut the next grant came within");
+    done.prints("network cut")
+        .prints("in the worst case (network cut");
     let runs = place.runs("r.jsonl");
     runs.iter().for_each(is_sound);
     let cut = recovery_after(&runs, "redis", Fault::Cut);
@@ -373,7 +374,7 @@ fn never_within_the_limit_is_an_answer() {
     done.exits(0)
         .leaves_nothing()
         .prints(">300 ms")
-        .prints("nobody was granted it within 300 ms");
+        .prints("None within 300 ms in 2 of 2 runs (owner killed)");
 }
 
 #[test]

@@ -254,7 +254,7 @@ fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
         "{:?}",
         runs[0].around.errors
     );
-    done.prints("INVALID: the leases of");
+    done.prints("INVALID[1]").prints("[1] the leases of");
 }
 
 /// Redis counts leases by the wall clock. Here it is set forward by an hour again and

@@ -350,7 +350,7 @@ mod figures {
             assert!(process.throttled_share.unwrap() > 0.5, "{process:?}");
         }
         let table = in_some_try("a table of weak generators", || {
-            let line = format!("spread --quiet --runs 1 {line} --generator-cpu 0.1");
+            let line = format!("spread --quiet -v --runs 1 {line} --generator-cpu 0.1");
             let done = jostle(&line).run_cleanly();
             let told = done.stdout.contains("the generators were the limit");
             (told || done.is_disturbed()).then_some(done)
@@ -398,7 +398,7 @@ mod figures {
             let text = table_of(&done.stdout);
             let words: Vec<&str> = text.split_whitespace().collect();
             let said = words.join(" ");
-            let named = said.contains("with 2 and 4 generators the server was the limit")
+            let named = said.contains("With 2 and 4 generators the server was the limit")
                 || said.contains("it is undecided who was the limit");
             let is_flagged = said.contains("the generators were the limit");
             (done, named && !is_flagged)

@@ -489,6 +489,15 @@ fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
         .says("a quote has no end");
 }
 
+/// It compared a file with itself without a word.
+#[test]
+fn one_file_on_both_sides_is_told() {
+    let _beside = beside();
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.in/base.jsonl");
+    let done = jostle(&format!("compare {base} {base}")).run();
+    done.says("BASE and NEW are one file, so that nothing can differ");
+}
+
 #[test]
 fn the_first_command_answers_in_its_own_time() {
     let _beside = beside();
@@ -496,7 +505,7 @@ fn the_first_command_answers_in_its_own_time() {
     let done = done
         .prints("flock")
         .prints("sysv")
-        .prints("Checked: ")
+        .prints("acquisitions checked")
         .prints("Next: jostle ");
     done.does_not_say("panicked").says("runs, about");
 }

@@ -1,9 +1,10 @@
-//! The closing sentences of `connect`: the cost of one more connection for a number of open
+//! The clauses of `connect`: the cost of one more connection for a number of open
 //! ones, where that cost jumps, why, and how to avoid it.
 //!
 //! A jump is found in the medians that the table prints, and its cause in the ports that
 //! the kernel assigned.
 
+use super::{Values, View, shared};
 use crate::connect::measured;
 use crate::format::each_once;
 use jostle_model::plan::Plan;
@@ -25,8 +26,9 @@ const FLAT: f64 = 1.5;
 /// Under so many connections a median still pays for cold caches.
 const WARM: u64 = 1_000;
 
-/// One sentence for each curve: its name, and the text.
-pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+/// What is told of each curve in answer to a question.
+pub(super) fn told(view: &View<'_, '_>, question: &str) -> Vec<Values> {
+    let points = view.all;
     let all = points.iter().map(|point| (point.target, rest(point.at)));
     let curves: Vec<(&str, At)> = each_once(all);
     let flat_with = |target: &str, sources: Option<u64>| {
@@ -37,14 +39,13 @@ pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String
             .find(|curve| is_flat(&of_curve(points, **curve)))
             .and_then(|(_, at)| at.sources)
     };
-    curves
-        .iter()
-        .filter_map(|curve| {
-            let of_curve = of_curve(points, *curve);
-            let text = sentence(plan, &of_curve, flat_with(curve.0, curve.1.sources))?;
-            Some((name(points, *curve), text))
-        })
-        .collect()
+    let said = curves.iter().flat_map(|curve| {
+        let flat_with = flat_with(curve.0, curve.1.sources);
+        let said = answers(view.plan(), &of_curve(points, *curve), flat_with).into_iter();
+        let said = said.filter(|(of, _)| *of == question);
+        said.map(|(_, text)| (name(points, *curve), text))
+    });
+    shared(said.collect(), curves.len() > 1)
 }
 
 fn rest(at: At) -> At {
@@ -160,18 +161,30 @@ fn against(first: &PointSummary<'_>, point: &PointSummary<'_>) -> Option<String>
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-fn sentence(plan: &Plan, points: &[&PointSummary<'_>], flat_with: Option<u64>) -> Option<String> {
-    let mut said: Vec<String> = Vec::new();
+/// Questions, and what a curve answers.
+fn answers(
+    plan: &Plan,
+    points: &[&PointSummary<'_>],
+    flat_with: Option<u64>,
+) -> Vec<(&'static str, String)> {
+    let mut said: Vec<(&'static str, String)> = Vec::new();
     match jump(points) {
         Some((below, above, times)) => {
-            said.push(jumped(plan, below, above, times));
-            said.extend(why(plan, below, above, flat_with));
+            said.push(("Cliff", jumped(plan, below, above, times)));
+            let why = why(plan, below, above, flat_with);
+            said.extend(
+                why.into_iter()
+                    .flat_map(|[why, avoids]| [("Why", why), ("Avoid", avoids)]),
+            );
         }
-        None => said.extend(within_a_row(plan, points).or_else(|| course(plan, points))),
+        None => {
+            let course = within_a_row(plan, points).or_else(|| course(plan, points));
+            said.extend(course.map(|text| ("Cost", text)));
+        }
     }
-    said.extend(skew(points));
-    said.extend(ended(points));
-    (!said.is_empty()).then(|| said.join("; ") + ".")
+    said.extend(skew(points).map(|text| ("Balance", text)));
+    said.extend(ended(points).map(|text| ("Limit", text)));
+    said
 }
 
 fn jumped(plan: &Plan, below: &PointSummary<'_>, above: &PointSummary<'_>, times: f64) -> String {
@@ -210,7 +223,7 @@ fn why(
     below: &PointSummary<'_>,
     above: &PointSummary<'_>,
     flat_with: Option<u64>,
-) -> Option<String> {
+) -> Option<[String; 2]> {
     let of = |point: &PointSummary<'_>| -> Option<[u64; 2]> {
         let each = point.runs.iter();
         each.map(|run| run.connections.as_ref()?.parities)
@@ -230,14 +243,13 @@ fn why(
         () => return None,
     };
     let avoids = match flat_with {
-        Some(sources) => format!("--sources {sources} avoids it, as measured here"),
+        Some(sources) => format!("bind to several source addresses: --sources {sources} has no cliff here"),
         None if plan.ports() == 1 => {
-            "more source addresses (--sources) or destination ports (--ports) avoid it, and so does \
-             a range of the sockets' own (--port-range)"
+            "more source addresses (--sources), more destination ports (--ports), or a range of the \
+             sockets' own (--port-range)"
                 .to_owned()
         }
-        None => "more source addresses (--sources) or a range of the sockets' own (--port-range) \
-                 avoid it"
+        None => "more source addresses (--sources) or a range of the sockets' own (--port-range)"
             .to_owned(),
     };
     let used_up = match connections.pairs {
@@ -251,10 +263,10 @@ fn why(
             grouped(pairs)
         ),
     };
-    Some(format!(
-        "{used_up}, and each call looks at all of them again before it tries the {second} ones; \
-         {avoids}"
-    ))
+    let why = format!(
+        "{used_up}, and each call looks at all of them again before it tries the {second} ones"
+    );
+    Some([why, avoids])
 }
 
 /// The first that may be used and had enough connections before it, else the first that may be
@@ -328,16 +340,14 @@ fn skew(points: &[&PointSummary<'_>]) -> Option<String> {
     ))
 }
 
-/// The limit that ended it, and anything else that makes a point INVALID.
+/// The limit that ended it.
 fn ended(points: &[&PointSummary<'_>]) -> Option<String> {
     let bad = points
         .iter()
         .find_map(|point| Some((point.at.open?, point.verdict.why_invalid()?)));
     let (open, reason) = bad?;
-    Some(match reason.check.as_str() {
-        "limit" => format!("it ends before {}: {}", grouped(open), reason.text),
-        _ => format!("INVALID with {} open: {}", grouped(open), reason.text),
-    })
+    let is_limit = reason.check == "limit";
+    is_limit.then(|| format!("it ends before {}: {}", grouped(open), reason.text))
 }
 
 /// With two significant digits, in the unit that the table uses.
@@ -352,12 +362,12 @@ fn time(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::closing::tests::said as line_of;
     use jostle_model::List;
     use jostle_model::connect::{Connections, Stopped};
     use jostle_model::plan::Workload;
     use jostle_model::record::{Experiment, Run, Times, Window};
     use jostle_stats::fixtures;
-    use jostle_stats::summary::summarize;
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -409,9 +419,8 @@ mod tests {
             .collect()
     }
 
-    fn said(runs: &[Run]) -> Vec<(String, String)> {
-        let experiment = experiment();
-        sentences(&experiment.plan, &summarize(&experiment, runs))
+    fn said(runs: &[Run], question: &str) -> String {
+        line_of(&experiment(), runs, question)
     }
 
     #[test]
@@ -419,38 +428,32 @@ mod tests {
         let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
         all.extend(runs(1, 14_000, 9.0, [13_000, 0]));
         all.extend(runs(1, 15_000, 540.0, [116, 884]));
-        let alone = said(&all);
         assert_eq!(
-            alone,
-            [(
-                "tcp".to_owned(),
-                "connect() takes 60 times as long with 15,000 open as with 14,000 (544 us instead \
-                 of 9.1 us); the 14,116 even ports of 32768-60999 are used up, and each call looks \
-                 at all of them again before it tries the odd ones; more source addresses \
-                 (--sources) or destination ports (--ports) avoid it, and so does a range of the \
-                 sockets' own (--port-range)."
-                    .to_owned()
-            )]
+            said(&all, "Cliff"),
+            "connect() takes 60 times as long with 15,000 open as with 14,000 (544 us instead of \
+             9.1 us)."
+        );
+        assert_eq!(
+            said(&all, "Why"),
+            "The 14,116 even ports of 32768-60999 are used up, and each call looks at all of them \
+             again before it tries the odd ones."
+        );
+        assert_eq!(
+            said(&all, "Avoid"),
+            "More source addresses (--sources), more destination ports (--ports), or a range of the \
+             sockets' own (--port-range)."
         );
         for (open, us) in [(1_000, 8.0), (14_000, 8.1), (15_000, 8.1)] {
             all.extend(runs(16, open, us, [1_000, 0]));
         }
-        let both = said(&all);
-        assert_eq!(both[0].0, "tcp from 1 source");
-        assert!(
-            both[0]
-                .1
-                .contains("--sources 16 avoids it, as measured here"),
-            "{}",
-            both[0].1
+        assert_eq!(
+            said(&all, "Avoid"),
+            "tcp from 1 source: bind to several source addresses: --sources 16 has no cliff here."
         );
         assert_eq!(
-            both[1],
-            (
-                "tcp from 16 sources".to_owned(),
-                "connect() takes as long with 15,000 open as with 1,000, within 5 % (8.2 us)."
-                    .to_owned()
-            )
+            said(&all, "Cost"),
+            "tcp from 16 sources: connect() takes as long with 15,000 open as with 1,000, within 5 % \
+             (8.2 us)."
         );
     }
 
@@ -463,12 +466,12 @@ mod tests {
                 run.per_worker = jostle_stats::fairness::per_worker(&accepted);
                 run.connections.as_mut().unwrap().accepted = accepted.to_vec();
             }
-            said(&runs).remove(0).1
+            said(&runs, "Balance")
         };
         let uneven = told([80, 755, 83, 82]);
-        let expected = "of 4 acceptors the busiest took 76 % and the idlest 8 % up to 1,000 open, \
+        let expected = "Of 4 acceptors the busiest took 76 % and the idlest 8 % up to 1,000 open, \
                         less even than by chance.";
-        assert!(uneven.ends_with(expected), "{uneven}");
+        assert_eq!(uneven, expected);
         let even = told([250, 240, 262, 248]);
         assert!(
             even.ends_with("the idlest 24 % up to 1,000 open."),
@@ -490,7 +493,7 @@ mod tests {
                 connect.mean = 1e3 * mean_us as f64;
                 run.cpu.cpu_us_per_operation = Some(if last { cpu_us } else { 25.0 });
             }
-            (said(&all)[0].1.clone(), all)
+            (said(&all, "Cost"), all)
         };
         let (text, mut points) = with(629, 210, 220.0);
         let against = "but p99 is 629 us, the mean is 210 us, the client's CPU time for each is \
@@ -503,16 +506,12 @@ mod tests {
         for run in last.iter_mut().filter(|run| run.at.open == Some(20_000)) {
             run.times.connect_last_ns = Some(fixtures::distribution(100, 629_000));
         }
-        let text = &said(&last)[0].1;
+        let text = said(&last, "Cost");
         let with_last = format!("{median}but the median of the last 100 is 629 us, p99 is");
         assert!(text.starts_with(&with_last), "{text}");
         // One row alone has nothing to compare with but itself.
         points.retain(|point| point.at.open == Some(20_000));
-        assert!(
-            said(&points)[0]
-                .1
-                .contains("but p99 is 629 us, the mean is 210 us: some")
-        );
+        assert!(said(&points, "Cost").contains("but p99 is 629 us, the mean is 210 us: some"));
         assert!(
             with(31, 19, 76.0)
                 .0
@@ -526,7 +525,7 @@ mod tests {
         // A machine's hiccups in the only row.
         points.retain(|point| point.at.open == Some(20_000));
         assert_eq!(
-            said(&points)[0].1,
+            said(&points, "Cost"),
             "connect() takes 18 us up to 20,000 open."
         );
     }
@@ -535,8 +534,9 @@ mod tests {
     fn a_jump_without_a_change_of_ports_has_no_reason() {
         let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
         all.extend(runs(1, 14_000, 80.0, [13_000, 0]));
+        assert_eq!(said(&all, "Why"), "");
         assert_eq!(
-            said(&all)[0].1,
+            said(&all, "Cliff"),
             "connect() takes 10 times as long with 14,000 open as with 1,000 (81 us instead of \
              8.1 us)."
         );
@@ -557,13 +557,13 @@ mod tests {
         ] {
             let mut all = runs(1, 1_000, 8.0, [1_000, 0]);
             all.extend(runs(1, 14_000, us, [13_000, 0]));
-            assert_eq!(said(&all)[0].1, text);
+            assert_eq!(said(&all, "Cost"), text);
         }
         let mut few = runs(1, 1_000, 8.0, [1_000, 0]);
         few.extend(runs(1, 14_000, 9.0, [13_000, 0]));
         few.retain(|run| run.block <= 3);
         assert_eq!(
-            said(&few)[0].1,
+            said(&few, "Cost"),
             "connect() has no jump from 1,000 to 14,000 open (8.0 us and 9.0 us)."
         );
     }
@@ -579,12 +579,9 @@ mod tests {
             });
         }
         all.extend(last);
-        let text = &said(&all)[0].1;
-        assert!(
-            text.ends_with(
-                "it ends before 14,000: EADDRNOTAVAIL after 9,000 connections; --sources 2."
-            ),
-            "{text}"
+        assert_eq!(
+            said(&all, "Limit"),
+            "It ends before 14,000: EADDRNOTAVAIL after 9,000 connections; --sources 2."
         );
     }
 }

@@ -1,13 +1,15 @@
-//! The closing sentences of `contend`: whether throughput holds, the order of service, and
-//! the CPU cost of waiting.
+//! The clauses of `contend`: the order of service, waiting, the CPU cost of waiting, and whether
+//! throughput holds.
 
-use super::growth::{self, DISJOINT, undecided};
-use super::of_each;
-use crate::format::percent;
+use super::beside::{self, Order, beside, common, fairness, noun, printed, with};
+use super::growth::{self, DISJOINT};
+use super::{Values, View, capital, each};
+use crate::format::{each_once, exact, grouped, percent, range};
+use crate::requests::short;
 use jostle_model::Plan;
-use jostle_model::plan::Range;
-use jostle_model::record::{PerWorker, Reason, Run, Waits};
-use jostle_stats::checks::CHECKS;
+use jostle_model::plan::{Range, Workload};
+use jostle_model::record::{LimitedBy, PerWorker, Reason, Run, Waits};
+use jostle_stats::checks::{exclusion, lost_update};
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 use jostle_stats::figures::{self, Figure, Over};
 use jostle_stats::histogram::Histogram;
@@ -46,64 +48,281 @@ const LOTTERY_DEGREES: f64 = 30.0;
 /// Growth of the CPU per lock that is worth a word.
 const CPU_GROWTH: f64 = 2.0;
 
-/// One sentence for each target of such an experiment.
-pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    of_each(points, |points| {
-        let known = points.iter().filter(|point| point.at.workers.is_some());
-        let mut known: Vec<&PointSummary<'_>> = known.copied().collect();
-        known.sort_by_key(|point| point.at.workers);
-        sentence(plan, &known)
+/// Targets whose turns one line lists, at most.
+const LISTED: usize = 6;
+
+/// That a lock did not exclude, whatever else is known of it. That it is broken would be a cause:
+/// another program may have removed it.
+pub(super) fn broken(view: &View<'_, '_>) -> Vec<Values> {
+    let proof = view.all.iter().find_map(|point| {
+        let mut reasons = point.verdict.reasons.iter();
+        let proves = |reason: &&Reason| {
+            [exclusion::CHECK.name, lost_update::CHECK.name].contains(&reason.check.as_str())
+        };
+        Some((short(point.target), reasons.find(proves)?.text.clone()))
+    });
+    let values = |(target, said)| vec![("target", target), ("said", said)];
+    proof.map(values).into_iter().collect()
+}
+
+/// That nobody contended.
+pub(super) fn alone(view: &View<'_, '_>) -> Vec<Values> {
+    let is_one = |point: &PointSummary<'_>| point.at.workers == Some(1);
+    match !view.all.is_empty() && view.all.iter().all(is_one) {
+        true => vec![vec![(
+            "said",
+            "One worker alone does not contend (-w 1:10:100)".to_owned(),
+        )]],
+        false => Vec::new(),
+    }
+}
+
+/// The points that fairness is told of: one of each target, of several targets at a load that
+/// they have in common.
+fn told<'v, 'a>(view: &View<'v, 'a>) -> Vec<&'v PointSummary<'a>> {
+    let at = common(&view.points);
+    let known = view.points.iter().copied();
+    let known =
+        known.filter(|point| point.at.workers > Some(1) && shares(view.plan(), point).is_some());
+    match at.filter(|_| beside::targets(&view.points).len() > 1) {
+        Some(at) => known.filter(|point| point.at == at).collect(),
+        None => known
+            .max_by_key(|point| point.at.workers)
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// The turns of the workers, where the order is the lock's and the window long enough.
+fn shares(plan: &Plan, point: &PointSummary<'_>) -> Option<PerWorker> {
+    let known = point.per_worker.filter(|_| order_is_the_lock_s(plan));
+    known.filter(|shares| shares.rotations >= LEAST_ROTATIONS)
+}
+
+/// `10 to 11 (in order)`.
+fn turns(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
+    let shares = shares(plan, point)?;
+    let none = match shares.none {
+        0 => None,
+        none => Some(format!("none for {}", how_many(none, point.at.workers?))),
+    };
+    let way = way_of_service(plan, point).map(str::to_owned);
+    let notes: Vec<String> = way.into_iter().chain(none).collect();
+    let turns = range(grouped(shares.min), &grouped(shares.max));
+    Some(match notes.is_empty() {
+        true => turns,
+        false => format!("{turns} ({})", notes.join("; ")),
     })
 }
 
-/// Whether a clause is favourable, which decides between "and" and "but" before the next
-/// one.
+/// What is known of how the workers of several targets were served, or of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tone {
-    Good,
-    Bad,
-    Neutral,
+pub(super) enum Fair {
+    /// A test decides which is the fairest.
+    Fairest,
+    /// None of that, and the ways of service are known to differ.
+    Ways,
+    /// Neither.
+    Alike,
+    /// One target alone.
+    Alone,
 }
 
-type Clause = (Tone, String);
+/// The turns of the workers, where that is what is known.
+pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
+    let mut points = told(view);
+    let decided = beside(view, fairness()).filter(|found| found.order == Order::Decided);
+    let best = decided.map(|found| found.best());
+    let ways = points.iter();
+    let ways = each_once(ways.filter_map(|point| way_of_service(view.plan(), point)));
+    let known = match (points.len(), &best) {
+        (0, _) => return Vec::new(),
+        (1, _) => Fair::Alone,
+        (_, Some(_)) => Fair::Fairest,
+        _ if ways.len() > 1 => Fair::Ways,
+        _ => Fair::Alike,
+    };
+    if known != wanted {
+        return Vec::new();
+    }
+    points.sort_by_key(|point| Some(short(point.target)) != best);
+    let is_named = beside::targets(&view.points).len() > 1;
+    let each = points.iter().take(LISTED).filter_map(|point| {
+        let turns = turns(view.plan(), point)?;
+        Some(match is_named {
+            true => format!("{} {turns}", short(point.target)),
+            false => turns,
+        })
+    });
+    let mut each: Vec<String> = each.collect();
+    if points.len() > LISTED {
+        each.push(format!("{} more in the table", points.len() - LISTED));
+    }
+    vec![vec![
+        ("best", best.unwrap_or_default()),
+        ("with", with(points[0].at)),
+        ("list", each.join(", ")),
+    ]]
+}
 
-/// `points` are one target's, by number of workers.
-fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
-    let (few, many) = (*points.first()?, *points.last()?);
-    if let Some(text) = invalid(points) {
-        return Some(text);
-    }
-    let workers = many.at.workers?;
-    if workers == 1 {
-        return Some("one worker alone does not contend (-w 1:10:100).".to_string());
-    }
-    let first = if few.at == many.at {
-        of_ideal(many, workers)
-    } else {
-        throughput(few, many)
+/// The longest wait of each target at one load; no test compares single waits.
+pub(super) fn longest(view: &View<'_, '_>) -> Vec<Values> {
+    let targets = beside::targets(&view.points).len();
+    let at = match targets {
+        1 => view
+            .points
+            .iter()
+            .map(|point| point.at)
+            .max_by_key(|at| at.workers),
+        _ => common(&view.points),
     };
-    let order = order_of_service(plan, many).or_else(|| failed(many));
-    let main = match (first, order) {
-        (Some(first), Some(order)) => Some(join(&first, &order)),
-        (only, None) | (None, only) => only.map(|(_, text)| text),
+    let here = view.points.iter().filter(|point| Some(point.at) == at);
+    let mut waits: Vec<(u64, String)> = here
+        .filter_map(|point| Some((point.longest_wait_ns?, short(point.target))))
+        .collect();
+    waits.sort();
+    let told = |(ns, target): &(u64, String)| match targets {
+        1 => time(*ns as f64),
+        _ => format!("{} {}", target, time(*ns as f64)),
     };
-    let clauses = [
-        main,
-        striped(plan, many),
-        cpu_growth(few, many),
-        readers_and_writers(many),
-        starving(plan, many),
-        waiting(many),
-    ];
-    let clauses: Vec<String> = clauses.into_iter().flatten().collect();
-    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+    let list: Vec<String> = match &waits[..] {
+        [first, .., last] if waits.len() > 2 * LISTED => {
+            vec![
+                told(first),
+                format!("{} between", waits.len() - 2),
+                told(last),
+            ]
+        }
+        all => all.iter().map(told).collect(),
+    };
+    match (list.is_empty(), at) {
+        (false, Some(at)) => vec![vec![("with", with(at)), ("list", list.join(", "))]],
+        _ => Vec::new(),
+    }
+}
+
+/// A single target at the greatest load.
+fn only<'v, 'a>(view: &View<'v, 'a>) -> Option<&'v PointSummary<'a>> {
+    let is_one = beside::targets(&view.points).len() == 1;
+    let points = view.points.iter().copied().filter(|_| is_one);
+    points.max_by_key(|point| beside::load(point.at))
+}
+
+fn value_of_one(view: &View<'_, '_>, figure: &'static Figure) -> Option<Values> {
+    let point = only(view).filter(|point| !point.is_of_generators())?;
+    let value = printed(figure, point.median(figure)?, point);
+    Some(vec![
+        ("value", value),
+        ("per", noun(point).to_owned()),
+        ("with", with(point.at)),
+    ])
+}
+
+pub(super) fn cpu_of_one(view: &View<'_, '_>) -> Vec<Values> {
+    value_of_one(view, figures::CPU).into_iter().collect()
+}
+
+/// With its share of what a lock without any cost would do.
+pub(super) fn rate_of_one(view: &View<'_, '_>) -> Vec<Values> {
+    let values = value_of_one(view, figures::THROUGHPUT).map(|mut values| {
+        let limit = only(view).and_then(PointSummary::limited_by);
+        let most = match limit.filter(|_| view.plan().workload == Workload::Spread) {
+            Some(LimitedBy::Target) => ", the most that the server answers".to_owned(),
+            _ => String::new(),
+        };
+        let share = only(view).and_then(|point| point.median(figures::OF_IDEAL));
+        let share = share.map_or(most, |share| {
+            format!(
+                ", {:.0} % of the maximum (a lock that costs nothing)",
+                100.0 * share
+            )
+        });
+        values.push(("share", share));
+        values
+    });
+    values.into_iter().collect()
+}
+
+/// Where holds leave nothing for the locks to differ in.
+pub(super) fn capped(view: &View<'_, '_>) -> Vec<Values> {
+    let found = beside(view, figures::THROUGHPUT).filter(|found| found.order == Order::Capped);
+    let Some((found, hold)) = found.zip(view.plan().hold) else {
+        return Vec::new();
+    };
+    let mut values = found.values();
+    let most = view.plan().key_count() as f64 * 1e9 / hold.span().0.max(1) as f64;
+    values.push(("hold", exact(hold.span())));
+    values.push(("most", significant(most, 1)));
+    values.push(("share", percent(found.least_of_ideal().unwrap_or(0.0))));
+    vec![values]
+}
+
+/// From the fewest workers to the most of each target, where runs of the same blocks decide it.
+pub(super) fn moved(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        let (few, many) = ends(points)?;
+        let ratio = by_block(few, many, figures::THROUGHPUT)?;
+        let printed = many.median(figures::THROUGHPUT)? / few.median(figures::THROUGHPUT)?;
+        let moved = match ratio.outcome {
+            Outcome::Same => "stays the same, within 5 %".to_owned(),
+            Outcome::Differs if printed < 1.0 && ratio.ratio < 1.0 => {
+                format!("falls to {:.0} %", 100.0 * printed)
+            }
+            Outcome::Differs if printed > 1.0 && ratio.ratio > 1.0 => {
+                format!("rises to {:.0} %", 100.0 * printed)
+            }
+            _ => return None,
+        };
+        Some(format!("{} it {moved}", from_to(few, many)))
+    })
+}
+
+fn ends<'v, 'a>(
+    points: &[&'v PointSummary<'a>],
+) -> Option<(&'v PointSummary<'a>, &'v PointSummary<'a>)> {
+    let few = *points.iter().min_by_key(|point| point.at.workers)?;
+    let many = *points.iter().max_by_key(|point| point.at.workers)?;
+    (few.at != many.at).then_some((few, many))
+}
+
+/// `from 10 to 200 workers`.
+fn from_to(few: &PointSummary<'_>, many: &PointSummary<'_>) -> String {
+    let [few, many] = [few, many].map(|point| grouped(point.at.workers.unwrap_or(0)));
+    format!("from {few} to {many} workers")
+}
+
+/// `flock 763 ns, sysv 868 ns`.
+pub(super) fn uncontended(view: &View<'_, '_>) -> Vec<Values> {
+    let mut costs: Vec<(&str, f64)> = Vec::new();
+    for point in view.all {
+        if let Some(cost) = point
+            .own_cost
+            .filter(|_| costs.iter().all(|(t, _)| *t != point.target))
+        {
+            costs.push((point.target, cost.pair_ns));
+        }
+    }
+    let list = costs
+        .iter()
+        .map(|(target, ns)| format!("{} {}", short(target), time(*ns)));
+    let list: Vec<String> = list.collect();
+    match list.is_empty() {
+        true => Vec::new(),
+        false => vec![vec![("list", list.join(", "))]],
+    }
 }
 
 /// Share of the attempts that have to wait for another name before that is reported.
 const STRIPED: f64 = 0.1;
 
 /// `67 % of the attempts waited although nobody had their name`, with several names.
-fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
+pub(super) fn striped(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        striped_at(view.plan(), most_workers(points)?)
+    })
+}
+
+fn striped_at(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     // Half of such a wait has to be more than the lock's own calls.
     const CALLS: f64 = 10.0;
     let calls_ns = CALLS * point.own_cost.map_or(0.0, |cost| cost.pair_ns);
@@ -113,7 +332,7 @@ fn striped(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     let share = median(shares.collect::<Option<Vec<f64>>>()?)?;
     (share >= STRIPED).then(|| {
         format!(
-            "{:.0} % of the attempts waited although nobody had their name: {DISJOINT}",
+            "{:.0} % of the attempts waited although nobody held their lock: {DISJOINT}",
             100.0 * share
         )
     })
@@ -141,6 +360,17 @@ const STARVES: f64 = 3.0;
 
 /// `writers starve: half of them wait 2.1 s or longer, readers 12 us`. The medians over the
 /// runs of each mode's median wait, or of the least that it can be.
+pub(super) fn modes(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        readers_and_writers(most_workers(points)?)
+    })
+}
+
+/// The point with the most workers.
+fn most_workers<'v, 'a>(points: &[&'v PointSummary<'a>]) -> Option<&'v PointSummary<'a>> {
+    points.iter().copied().max_by_key(|point| point.at.workers)
+}
+
 fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
     let wait_ns = |mode: fn(&Run) -> Option<&Waits>| {
         let waits = point.timed.iter().filter_map(|run| mode(run));
@@ -169,7 +399,13 @@ fn readers_and_writers(point: &PointSummary<'_>) -> Option<String> {
 /// `0.2 % of the acquisitions waited, for 49 % of the workers' time: worker 1 for 628 ms at the
 /// longest, while another took up to 6,280 turns in a row (12 changes of owner in 9,902 turns)`,
 /// where few acquisitions wait long.
-fn starving(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
+pub(super) fn starving(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        few_wait_long(view.plan(), most_workers(points)?)
+    })
+}
+
+fn few_wait_long(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     /// Share of the grants up to which, and of the time from which on.
     const FEW: f64 = 0.01;
     let shares = |run: &Run| run.per_worker.filter(|_| order_is_the_lock_s(plan));
@@ -196,7 +432,13 @@ fn starving(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
 
 /// `a waiting lock costs 12.0 round trips and 240 us of server CPU a minute (with 999
 /// waiting)`, where hardly anything else happened.
-fn waiting(point: &PointSummary<'_>) -> Option<String> {
+pub(super) fn waiting(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        cost_of_waiting(most_workers(points)?)
+    })
+}
+
+fn cost_of_waiting(point: &PointSummary<'_>) -> Option<String> {
     let over_runs = |of: fn(&Run) -> Option<f64>| {
         let values = point.each(&Figure {
             over: Over::Undisturbed,
@@ -219,139 +461,22 @@ fn waiting(point: &PointSummary<'_>) -> Option<String> {
     })
 }
 
-fn join((first_tone, first): &Clause, (second_tone, second): &Clause) -> String {
-    let word = match (*first_tone, *second_tone) {
-        (Tone::Neutral, _) | (_, Tone::Neutral) => ";",
-        (a, b) if a == b => ", and",
-        _ => ", but",
-    };
-    format!("{first}{word} {second}")
+/// In which way a target serves its waiters at this point; None where that is not known.
+fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str> {
+    Some(match served(plan, point)? {
+        Service::Queue => "in order",
+        Service::Even => "evenly",
+        Service::Lottery => "varied as by lot",
+        Service::Uneven => "some had more than others",
+        Service::Favour => "some had far more than others",
+    })
 }
 
-/// The only sentence about figures that must not be used: the gravest reason, the point
-/// it stands for, and which other points are INVALID too.
-fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
-    let mut bad: Vec<(usize, u64, &str)> = points
-        .iter()
-        .filter_map(|point| {
-            let reason = point.verdict.why_invalid()?;
-            Some((gravity(reason), point.at.workers?, reason.text.as_str()))
-        })
-        .collect();
-    // Stable: of equally grave ones the fewest workers stay first.
-    bad.sort_by_key(|(gravity, ..)| *gravity);
-    let ((_, workers, text), others) = bad.split_first()?;
-    let mut said = format!("INVALID with {}: {text}", numbers::workers(*workers));
-    let others: Vec<String> = others.iter().map(|(_, n, _)| n.to_string()).collect();
-    if !others.is_empty() {
-        said.push_str(&format!("; INVALID with {} too", others.join(", ")));
-    }
-    said.push('.');
-    Some(said)
-}
-
-/// The place of a reason's check among all of them, the gravest first.
-fn gravity(reason: &Reason) -> usize {
-    CHECKS
-        .iter()
-        .position(|check| check.name == reason.check)
-        .unwrap_or(CHECKS.len())
-}
-
-fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
-    let share = point.median(figures::OF_IDEAL)?;
-    let text = format!(
-        "reaches {:.0} % of the ideal with {}",
-        100.0 * share,
-        numbers::workers(workers)
-    );
-    Some((Tone::Neutral, text))
-}
-
-/// From the fewest workers to the most. Whether it holds is decided by runs of
-/// the same blocks; the figure quoted is the quotient of the printed medians.
-fn throughput(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Clause> {
-    let ratio = by_block(few, many, figures::THROUGHPUT)?;
-    let printed = many.median(figures::THROUGHPUT)? / few.median(figures::THROUGHPUT)?;
-    let workers = numbers::workers(many.at.workers?);
-    let moved = format!("{:.0} %", 100.0 * printed);
-    let (tone, text) = match ratio.outcome {
-        Outcome::Same => (Tone::Good, format!("throughput holds to {workers}")),
-        Outcome::Differs if printed < 1.0 && ratio.ratio < 1.0 => (
-            Tone::Bad,
-            format!("throughput falls to {moved} with {workers}"),
-        ),
-        Outcome::Differs if printed > 1.0 && ratio.ratio > 1.0 => (
-            Tone::Good,
-            format!("throughput rises to {moved} with {workers}"),
-        ),
-        _ => (
-            Tone::Neutral,
-            format!(
-                "throughput with {workers} is {moved} of that with {} ({})",
-                few.at.workers?,
-                undecided(&ratio, "undecided".to_owned())
-            ),
-        ),
-    };
-    Some((tone, text))
-}
-
-/// The distribution of acquisitions among workers at the largest number of workers. The
-/// dispersion of all runs decides; the figures are those of the printed run.
-///
-/// None with too few rotations, too few degrees of freedom, or a plan under
-/// which the order is not the lock's doing.
-fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
-    let (service, shares) = served(plan, point)?;
+fn served(plan: &Plan, point: &PointSummary<'_>) -> Option<Service> {
+    let shares = shares(plan, point)?;
     let workers = point.at.workers?;
-    let each = format!("{} to {} each", shares.min, shares.max);
-    let (tone, text) = match service {
-        Service::Queue => (Tone::Good, format!("waiters are served in order ({each})")),
-        Service::Even => (Tone::Good, format!("waiters are served evenly ({each})")),
-        _ if shares.none > 0 => (
-            Tone::Bad,
-            format!(
-                "waiters are not served in order: {} got nothing",
-                how_many(shares.none, workers)
-            ),
-        ),
-        Service::Lottery => (
-            Tone::Bad,
-            format!("waiters are served as by a lottery ({each})"),
-        ),
-        Service::Uneven => (
-            Tone::Neutral,
-            format!("some waiters are served more than others ({each})"),
-        ),
-        Service::Favour => (
-            Tone::Bad,
-            format!("some waiters are served far more than others ({each})"),
-        ),
-    };
-    Some((tone, text))
-}
-
-/// In which way a target serves its waiters at this point: `in order`; None where that is not
-/// known, or is none of these.
-pub(crate) fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str> {
-    let (service, shares) = served(plan, point)?;
-    match service {
-        Service::Queue => Some("in order"),
-        Service::Even => Some("evenly"),
-        Service::Lottery if shares.none == 0 => Some("as by a lottery"),
-        _ => None,
-    }
-}
-
-fn served(plan: &Plan, point: &PointSummary<'_>) -> Option<(Service, PerWorker)> {
-    let shares = point.per_worker?;
-    let workers = point.at.workers?;
-    if !order_is_the_lock_s(plan) || shares.rotations < LEAST_ROTATIONS {
-        return None;
-    }
     // Who gives up leaves the queue, and comes again at its end.
-    if failed(point).is_some() {
+    if ended_without(point).is_some() {
         return None;
     }
     let runs: Vec<(u64, f64)> = point
@@ -360,11 +485,15 @@ fn served(plan: &Plan, point: &PointSummary<'_>) -> Option<(Service, PerWorker)>
         .filter_map(|run| Some((workers, run.per_worker?.dispersion)))
         .collect();
     let test = dispersion_test(&runs)?;
-    Some((service(&test, &shares)?, shares))
+    service(&test, &shares)
 }
 
 /// `48 of 128 attempts ended without the lock (after 1.0 s in the median)`, over all runs.
-fn failed(point: &PointSummary<'_>) -> Option<Clause> {
+pub(super) fn failed(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| ended_without(most_workers(points)?))
+}
+
+fn ended_without(point: &PointSummary<'_>) -> Option<String> {
     let sum = |count: fn(&Run) -> u64| point.runs.iter().map(|run| count(run)).sum::<u64>();
     let failed = sum(|run| run.timeouts.unwrap_or(0));
     let all = failed + sum(|run| run.operations);
@@ -376,8 +505,7 @@ fn failed(point: &PointSummary<'_>) -> Option<Clause> {
     });
     (failed > 0).then(|| {
         let [failed, all] = [failed, all].map(numbers::grouped);
-        let text = format!("{failed} of {all} attempts ended without the lock{after}");
-        (Tone::Bad, text)
+        format!("{failed} of {all} attempts ended without the lock{after}")
     })
 }
 
@@ -423,12 +551,37 @@ fn is_plain(plan: &Plan) -> bool {
     plan.shared() == 0.0 && !plan.try_only() && matches!(plan.range, None | Some(Range::Same))
 }
 
-fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String> {
+/// `From 10 to 200 workers it grows by a factor of 4.1 (flock), 2.7 (sysv)`.
+pub(super) fn cpu_growth(view: &View<'_, '_>) -> Vec<Values> {
+    let targets = beside::targets(&view.points);
+    let grown = targets.iter().filter_map(|target| {
+        let of_target = view.points.iter().copied();
+        let of_target = of_target.filter(|point| point.target == *target);
+        let (from_to, factor) = cpu_of(&of_target.collect::<Vec<_>>())?;
+        let name = match targets.len() {
+            1 => String::new(),
+            _ => format!(" ({})", short(target)),
+        };
+        Some((from_to, factor + &name))
+    });
+    let grown: Vec<(String, String)> = grown.collect();
+    let ranges = each_once(grown.iter().map(|(range, _)| range)).into_iter();
+    let said = ranges.map(|range| {
+        let factors = grown.iter().filter(|(other, _)| other == range);
+        let factors: Vec<&str> = factors.map(|(_, factor)| factor.as_str()).collect();
+        let said = format!("{range} it grows by a factor of {}", factors.join(", "));
+        vec![("said", capital(&said))]
+    });
+    said.collect()
+}
+
+/// From how many workers to how many, and how many times as much CPU time a lock takes.
+fn cpu_of(points: &[&PointSummary<'_>]) -> Option<(String, String)> {
+    let (few, many) = ends(points)?;
     let growth = many.median(figures::CPU)? / few.median(figures::CPU)?;
     let paired = by_block(few, many, figures::CPU)?;
-    let digits = if growth < 3.0 { 1 } else { 0 };
-    (growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0)
-        .then(|| format!("CPU per lock grows ~{growth:.digits$}x"))
+    let grows = growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0;
+    grows.then(|| (from_to(few, many), significant(growth, 2)))
 }
 
 /// `about one in ten`, or `9 of 1000` where that would be vague.

@@ -1,6 +1,7 @@
 //! The result of `rate --find`: a finding for the title, the sentence that says on what it rests,
 //! the steps as a table, and the command that follows.
 
+use super::{Values, View};
 use crate::ResultSet;
 use crate::command::command;
 use crate::format::{grouped, percent, time};
@@ -37,15 +38,17 @@ pub(crate) fn limits<'a>(
     searched(plan, points).into_iter().map(limit).collect()
 }
 
-/// For each search what was found; none where nothing was searched.
-pub(crate) fn findings(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<String> {
+/// For each search what was found, and on what that rests.
+pub(super) fn found(view: &View<'_, '_>) -> Vec<Values> {
+    let plan = view.plan();
     let Some(objective) = &plan.find else {
         return Vec::new();
     };
-    let all = searched(plan, points);
-    let each = all.iter();
-    each.map(|one| format!("{} {}.", named(plan, one), finding(objective, &one.found)))
-        .collect()
+    let each = searched(plan, view.all).into_iter().flat_map(|one| {
+        let found = format!("{} {}", named(plan, &one), finding(objective, &one.found));
+        [found, super::capital(&sentence(plan, &one))].map(|said| vec![("said", said)])
+    });
+    each.collect()
 }
 
 /// The target, with its slots where several numbers were tried.
@@ -121,53 +124,46 @@ fn about(per_s: &Interval) -> String {
     format!("{estimate} ({low} to {high}, 95 %)")
 }
 
-/// On what the finding of each search rests.
-pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    let all = searched(plan, points);
-    let each = all.iter();
-    each.map(|one| (named(plan, one), sentence(plan, one)))
-        .collect()
-}
-
+/// On what the finding of a search rests.
 fn sentence(plan: &Plan, one: &Searched<'_>) -> String {
     let steps = format!("{} steps", one.steps.len());
     match &one.found {
         Conclusion::Found {
             confirmed, met, of, ..
         } => format!(
-            "{met} of {of} steps met it at {}/s, the load that can be relied on; {steps}.",
+            "{met} of {of} steps met it at {}/s, the load that can be relied on; {steps}",
             grouped(*confirmed)
         ),
         Conclusion::Unconfirmed { per_s, missed } => format!(
             "half of the steps meet it at {}/s, but {}/s missed it when it was tried last: the \
-             server may change with time, or remember its load; {steps}.",
+             server may change with time, or remember its load; {steps}",
             about(per_s),
             grouped(*missed)
         ),
-        Conclusion::Each(_) => format!("--rate FROM:TO searches beyond; {steps}."),
-        Conclusion::None(_) => format!("--rate FROM:TO searches below; {steps}."),
+        Conclusion::Each(_) => format!("--rate FROM:TO searches beyond; {steps}"),
+        Conclusion::None(_) => format!("--rate FROM:TO searches below; {steps}"),
         Conclusion::Limited { by, at, .. } => match by {
             Limit::Generator => format!(
                 "requests were sent late there, or their answers read late, which decided whether \
-                 they were in time; {steps}."
+                 they were in time; {steps}"
             ),
             Limit::Machine => format!(
                 "a process that only sleeps woke up late there, too, so that the lateness is not the \
-                 target's; {steps}."
+                 target's; {steps}"
             ),
             Limit::Slots => format!(
                 "requests waited for one of {} slots while each that was sent was answered in time; \
-                 {} slots are enough there; {steps}.",
+                 {} slots are enough there; {steps}",
                 one.workers,
                 grouped(slots(plan, *at))
             ),
         },
         Conclusion::Turns { .. } => format!(
             "the lower load missed it three times, the higher one met it twice: what a search for \
-             one limit finds would depend on where it begins; {steps}."
+             one limit finds would depend on where it begins; {steps}"
         ),
         Conclusion::NotRecovered { .. } => {
-            format!("nothing beyond was tried; the server may need a restart; {steps}.")
+            format!("nothing beyond was tried; the server may need a restart; {steps}")
         }
         Conclusion::Unfinished { missed, per_s, .. } => {
             let missed = missed.map_or("nothing missed it yet".to_owned(), |missed| {
@@ -177,7 +173,7 @@ fn sentence(plan: &Plan, one: &Searched<'_>) -> String {
                 format!(", so far the limit is {}/s", about(&per_s))
             });
             format!(
-                "{missed}{so_far}; {steps} were made in the budget of {}.",
+                "{missed}{so_far}; {steps} were made in the budget of {}",
                 plan.budget()
             )
         }
@@ -364,14 +360,19 @@ mod tests {
             (
                 &each[..2],
                 "lockd meets p99<5ms at 2,000 requests/s; the search ended before its limit was found.",
-                "nothing missed it yet; 2 steps were made in the budget of 50s.",
+                "Nothing missed it yet; 2 steps were made in the budget of 50s.",
                 "--budget 200s",
             ),
         ];
         for (steps, finding, sentence, next) in table {
             let page = pages(&[of("p99<5ms", steps)]).remove(0);
-            assert_eq!(page.findings, [finding]);
-            assert_eq!(page.sentences, [("lockd".to_owned(), sentence.to_owned())]);
+            let found = page
+                .lines
+                .iter()
+                .find(|line| line.question == "Found")
+                .unwrap();
+            assert_eq!(found.text(), format!("{finding} {sentence}"));
+            assert_eq!(page.lead.unwrap().0, finding);
             assert!(page.next.contains(next), "{}", page.next);
             assert_eq!(page.tables.last().unwrap().grid.rows.len(), steps.len());
         }

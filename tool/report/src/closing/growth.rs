@@ -1,58 +1,52 @@
-//! The closing sentences of `stream` and `hold`: whether an operation costs the same
+//! The clauses about growth, and those of `stream` and `hold`: whether an operation costs the same
 //! however many there are (the cost is then linear), and otherwise how its cost grows.
 //!
 //! The cost of an operation is the run's time by its operations, all workers together. As
 //! everywhere, runs of the same blocks decide, and the printed figure is the quotient of
 //! printed medians.
 
-use super::{kept, of_each, path, requested};
+use super::beside::targets;
+use super::{Values, View, each, shared};
+use crate::page::growth as growth_of;
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
 use jostle_stats::figures::{self, Figure};
 use jostle_stats::fit;
-use jostle_stats::numbers::{grouped, workers};
+use jostle_stats::numbers::grouped;
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
 use jostle_stats::requested::{makes_requests, noun};
 use jostle_stats::summary::PointSummary;
 
-/// One sentence for each target of such an experiment.
-pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
-    of_each(points, |points| sentence(plan, points))
+/// What an operation costs for how many of them, within a run, and beside another worker.
+pub(super) fn sizes(view: &View<'_, '_>) -> Vec<Values> {
+    let plan = view.plan();
+    let points = &view.points;
+    let said = each(points, |points| growth(plan, points)).into_iter();
+    let said = said.chain(each(points, |points| within(plan, points)));
+    said.chain(each(points, |points| side_by_side(plan, points)))
+        .collect()
 }
 
-fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
-    if let Some(said) = kept::sentence(points) {
-        return Some(said);
+/// What a held lock takes of the server's memory.
+pub(super) fn memory_of_each(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, memory)
+}
+
+/// The laws of growth.
+pub(super) fn laws(view: &View<'_, '_>) -> Vec<Values> {
+    let mut said = fit::closing(&growth_of(view.set, view.all));
+    // What a law would take is told with `-v`.
+    said.retain(|(name, _)| !name.is_empty());
+    for (_, text) in &mut said {
+        text.truncate(text.trim_end_matches('.').len());
     }
-    if let Some(bad) = points.iter().find(|p| p.verdict.is_invalid()) {
-        let why = bad.verdict.why_invalid()?;
-        let place = place(plan, bad.at);
-        return Some(format!("INVALID with {place}: {}.", why.text));
-    }
-    let mut clauses = match makes_requests(plan) {
-        true => requested::clauses(plan, points),
-        false => Vec::new(),
-    };
-    clauses.extend(growth(plan, points));
-    clauses.extend(within(plan, points));
-    clauses.extend(side_by_side(plan, points));
-    clauses.extend(memory(points));
-    clauses.extend(path::clause(points));
-    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+    let is_named = said.len() > 1 || targets(&view.points).len() > 1;
+    shared(said, is_named)
 }
 
 /// The value swept beside the workers.
 fn size(at: At) -> Option<u64> {
     at.operations.or(at.keys)
-}
-
-/// `1 worker and 1,000 operations`.
-fn place(plan: &Plan, at: At) -> String {
-    let workers = workers(at.workers.unwrap_or(1));
-    match size(at) {
-        Some(n) => format!("{workers} and {} each", counted(plan, n)),
-        None => workers,
-    }
 }
 
 /// The noun for an operation.
@@ -232,10 +226,10 @@ fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::closing::tests::said as line_of;
     use jostle_model::List;
     use jostle_model::record::{Experiment, Server, Slice, Window};
     use jostle_stats::fixtures;
-    use jostle_stats::summary::summarize;
 
     fn experiment(workload: Workload) -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -279,9 +273,7 @@ mod tests {
     }
 
     fn said(workload: Workload, runs: &[Run]) -> String {
-        let experiment = experiment(workload);
-        let summaries = summarize(&experiment, runs);
-        sentences(&experiment.plan, &summaries).remove(0).1
+        line_of(&experiment(workload), runs, "Growth")
     }
 
     #[test]
@@ -295,18 +287,18 @@ mod tests {
             (
                 20.0,
                 20.2,
-                "linear: each operation costs the same from 1,000 to 10,000 operations, within 5 %.",
+                "Linear: each operation costs the same from 1,000 to 10,000 operations, within 5 %.",
             ),
             (
                 20.0,
                 40.0,
-                "not linear: each operation costs 2.00 times as much with 10,000 operations as \
+                "Not linear: each operation costs 2.00 times as much with 10,000 operations as \
                  with 1,000, as the number to the power of 0.30.",
             ),
             (
                 20.0,
                 10.0,
-                "each operation costs less with 10,000 operations than with 1,000 (0.50 times): \
+                "Each operation costs less with 10,000 operations than with 1,000 (0.50 times): \
                  what a run begins with is spread over more.",
             ),
         ];
@@ -322,7 +314,7 @@ mod tests {
         all.retain(|run| run.block <= 3);
         assert_eq!(
             said(Workload::Stream, &all),
-            "each operation costs 2.00 times as much with 10,000 operations as with 1,000 \
+            "Each operation costs 2.00 times as much with 10,000 operations as with 1,000 \
              (3 runs, untested)."
         );
     }
@@ -351,8 +343,7 @@ mod tests {
             }
             let mut experiment = experiment(Workload::Stream);
             experiment.plan.names = Some(names);
-            let summaries = summarize(&experiment, &all);
-            let said = sentences(&experiment.plan, &summaries).remove(0).1;
+            let said = line_of(&experiment, &all, "Growth");
             said.ends_with(
                 "disjoint names wait for one another, by a lock or a stripe that they share.",
             )
@@ -381,19 +372,20 @@ mod tests {
         }
         assert_eq!(
             said(Workload::Hold, &runs),
-            "of 10,000 locks the last tenth takes 10.0 times as long to acquire as the first; \
-             the server keeps 88 bytes for each of 10,000 held locks."
+            "Of 10,000 locks the last tenth takes 10.0 times as long to acquire as the first."
+        );
+        assert_eq!(
+            line_of(&experiment(Workload::Hold), &runs, "Memory"),
+            "The server keeps 88 bytes for each of 10,000 held locks."
         );
     }
 
     #[test]
-    fn of_invalid_figures_only_that_is_said() {
+    fn of_invalid_figures_nothing_is_said() {
         let mut runs = runs(Workload::Stream, 1, 1_000, 20.0);
+        runs.extend(self::runs(Workload::Stream, 1, 10_000, 20.0));
+        assert!(said(Workload::Stream, &runs).starts_with("Linear"));
         runs[0].around.errors.insert("EPROTO".to_owned(), 1);
-        let text = said(Workload::Stream, &runs);
-        assert!(
-            text.starts_with("INVALID with 1 worker and 1,000 operations each: "),
-            "{text}"
-        );
+        assert_eq!(said(Workload::Stream, &runs), "");
     }
 }

@@ -1,32 +1,21 @@
-//! The closing sentences of `hold --for`: what a held lock costs a minute.
+//! The clauses of `hold --for`: what a held lock costs a minute.
 
+use super::{Values, View, each};
 use jostle_stats::figures;
 use jostle_stats::kept::KeptSummary;
 use jostle_stats::numbers::{grouped, significant, time, workers};
 use jostle_stats::summary::PointSummary;
 
-/// The sentence of a target whose locks were kept: the cost at the greatest number at which
-/// every lock was, and the first number at which one was not. None where none were kept.
-pub(crate) fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
-    let kept = || points.iter().filter(|point| point.kept.is_some());
-    let locks = |point: &&&PointSummary<'_>| point.kept.map_or(0, |kept| kept.locks);
-    let most = kept()
-        .filter(|point| !point.verdict.is_invalid())
-        .max_by_key(locks);
-    let bad = kept().filter(|p| p.verdict.is_invalid()).min_by_key(locks);
-    let mut clauses = Vec::new();
-    if let Some(point) = most {
-        clauses.extend(cost(point));
-        clauses.extend(point.kept.and_then(|kept| lateness(&kept)));
-    }
-    if let Some(point) = bad {
-        clauses.push(format!(
-            "INVALID with {}: {}",
-            held(point.kept?.locks, point.at.workers),
-            point.verdict.why_invalid()?.text
-        ));
-    }
-    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+/// What kept locks cost, of each target at the greatest number at which every lock was kept; none
+/// where none were.
+pub(super) fn cost_of_each(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        let kept = points.iter().filter(|point| point.kept.is_some());
+        let most = kept.max_by_key(|point| point.kept.map_or(0, |kept| kept.locks))?;
+        let late = most.kept.and_then(|kept| lateness(&kept));
+        let clauses = cost(most).into_iter().chain(late);
+        Some(clauses.collect::<Vec<_>>().join("; "))
+    })
 }
 
 /// `10,000 locks`, `10,000 locks of 100 workers`.
@@ -78,12 +67,11 @@ fn lateness(kept: &KeptSummary) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::closing::sentences;
+    use crate::closing::tests::said as said_of;
     use jostle_model::plan::Workload;
     use jostle_model::record::{At, Experiment, Kept, Run, Window};
     use jostle_model::{List, Nanos, Plan};
     use jostle_stats::fixtures;
-    use jostle_stats::summary::summarize;
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -134,9 +122,7 @@ mod tests {
     }
 
     fn said(runs: &[Run]) -> String {
-        let experiment = experiment();
-        let summaries = summarize(&experiment, runs);
-        sentences(&experiment, &summaries).remove(0).1
+        said_of(&experiment(), runs, "Cost")
     }
 
     #[test]
@@ -144,7 +130,7 @@ mod tests {
         let points = [run(100, leased(900, 0)), run(1_000, leased(9_000, 0))];
         assert_eq!(
             said(&points),
-            "a held lock costs 6.00 renewals and 24 us of server CPU a minute (with 1,000 \
+            "A held lock costs 6.00 renewals and 24 us of server CPU a minute (with 1,000 \
              locks); with so many, renewals came up to 3.5 ms late."
         );
     }
@@ -166,14 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn the_number_at_which_leases_end_stands_beside_the_cost_of_those_that_do_not() {
+    fn the_cost_is_that_of_the_greatest_number_at_which_no_lease_ended() {
         let points = [run(100, leased(900, 0)), run(1_000, leased(8_000, 12))];
         assert_eq!(
             said(&points),
-            "a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks); \
-             with so many, renewals came up to 3.5 ms late; INVALID with 1,000 locks: the leases \
-             of 12 of 1,000 locks ended while they were held; renewals came up to 3.5 ms late \
-             (--keys 100)."
+            "A held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks); \
+             with so many, renewals came up to 3.5 ms late."
         );
     }
 
@@ -185,9 +169,9 @@ mod tests {
         };
         assert_eq!(
             said(&[run(100, owned)]),
-            "a held lock costs no renewals and 0 ns of server CPU a minute (with 100 locks)."
+            "A held lock costs no renewals and 0 ns of server CPU a minute (with 100 locks)."
         );
         let local = run(1, Kept::default());
-        assert!(said(&[local]).starts_with("a held lock costs no renewals a minute (with 1 lock)"));
+        assert!(said(&[local]).starts_with("A held lock costs no renewals a minute (with 1 lock)"));
     }
 }

@@ -1,10 +1,11 @@
-//! The text below the table: one closing sentence for each target, by the workload's own
-//! rules, and the comparison of targets.
+//! The text below the table: one line for each question, made of the clauses of one list.
 //!
-//! A sentence uses only figures of the table, or the quotient of two of them, so that a
-//! reader can check it. If the data are inconclusive, the sentence states this or is
-//! omitted. About INVALID figures it only states that they are INVALID.
+//! A clause uses only figures of the table and of the record, so that a reader can check it. It
+//! compares the targets, or states that the runs show no difference and why. Where data are
+//! missing no clause holds. About INVALID points the notes of the table have the reasons; a clause
+//! about them would be drawn from figures that must not be used.
 
+pub(crate) mod beside;
 pub(crate) mod connect;
 pub(crate) mod contend;
 pub(crate) mod find;
@@ -15,251 +16,343 @@ pub(crate) mod rate;
 pub(crate) mod recover;
 mod requested;
 pub(crate) mod spread;
+mod trust;
 
-use crate::format::{each_once, range};
-use crate::workloads::shown;
-use jostle_model::plan::Workload;
-use jostle_model::record::{At, Experiment};
-use jostle_stats::figures::THROUGHPUT;
-use jostle_stats::numbers::workers;
-use jostle_stats::ratio::{Outcome, Ratio, by_block};
+use crate::ResultSet;
+use crate::requests::{self, short};
+use crate::workloads::churn;
+use When::{Ordered, Told};
+use beside::{beside, fairness};
+use contend::{Fair, fair};
+use jostle_model::Plan;
+use jostle_model::plan::Workload::{
+    self, Churn, Connect, Contend, Hold, Rate, Recover, Spread, Stream,
+};
+use jostle_stats::figures::{
+    ACQUIRE_P99, CONNECT_P50, CPU, Figure, NEXT_GRANT, RESPONSE_P99, SERVER_CPU, THROUGHPUT,
+};
 use jostle_stats::summary::PointSummary;
 
-/// One closing sentence for each target, in the order of the summaries: the
-/// target, and the text.
-pub(crate) fn sentences(
-    experiment: &Experiment,
-    points: &[PointSummary<'_>],
-) -> Vec<(String, String)> {
-    let plan = &experiment.plan;
-    (shown(plan.workload).closing)(plan, points)
+/// A question, and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// One or two words.
+    pub question: &'static str,
+    /// In order.
+    pub sentences: Vec<String>,
 }
 
-/// Other targets that have a sentence each, at most; more share one.
-const EACH: usize = 3;
-
-/// A target's throughput over that of the first.
-struct Beside<'a> {
-    target: &'a str,
-    at: At,
-    unit: &'static str,
-    ratio: Ratio,
-}
-
-/// Each other target against the first, at the largest number of workers that both have, if
-/// the paired runs decide: "the same" and "differs" are printed, "undecided" is not.
-/// INVALID points are left out; `jostle compare --targets` decides whether their ratios are
-/// valid.
-pub(crate) fn comparison(points: &[PointSummary<'_>]) -> Vec<String> {
-    let targets = targets(points);
-    // Connections have no rate to compare; the table has their cost. Requests at a rate all
-    // have the same rate.
-    let no_rate = [Workload::Connect, Workload::Rate, Workload::Recover];
-    if points.iter().any(|point| no_rate.contains(&point.workload)) {
-        return Vec::new();
-    }
-    let Some((first, others)) = targets.split_first() else {
-        return Vec::new();
-    };
-    let others = others.iter();
-    let beside: Vec<Beside<'_>> = others
-        .filter_map(|other| compare(points, first, other))
-        .collect();
-    let is_one_place = beside.iter().all(|one| one.at == beside[0].at);
-    match beside.len() > EACH && is_one_place {
-        true => together(first, &beside).into_iter().collect(),
-        false => beside
-            .iter()
-            .filter_map(|one| one.sentence(first))
-            .collect(),
+impl Line {
+    /// All of it.
+    pub(crate) fn text(&self) -> String {
+        self.sentences.join(" ")
     }
 }
 
-fn compare<'a>(points: &[PointSummary<'a>], first: &str, other: &'a str) -> Option<Beside<'a>> {
-    let find = |target: &str, at: At| {
-        points
-            .iter()
-            .find(|point| point.target == target && point.at == at)
-    };
-    let common = points
-        .iter()
-        .filter(|point| point.target == first && find(other, point.at).is_some());
-    let at = common
-        .max_by_key(|point| (point.at.workers, point.at.operations, point.at.keys))?
-        .at;
-    let (base, point) = (find(first, at)?, find(other, at)?);
-    if base.verdict.is_invalid() || point.verdict.is_invalid() {
-        return None;
-    }
-    let ratio = by_block(base, point, THROUGHPUT)?;
-    let unit = match base.requests {
-        Some(_) => "requests",
-        None => "locks",
-    };
-    (ratio.outcome != Outcome::Undecided).then_some(Beside {
-        target: other,
-        at,
-        unit,
-        ratio,
-    })
+/// What clauses see of a result.
+pub(crate) struct View<'v, 'a> {
+    pub(crate) set: &'v ResultSet,
+    /// Every point.
+    pub(crate) all: &'v [PointSummary<'a>],
+    /// Those that are not INVALID.
+    pub(crate) points: Vec<&'v PointSummary<'a>>,
 }
 
-impl Beside<'_> {
-    fn sentence(&self, first: &str) -> Option<String> {
-        let (target, unit, ratio) = (self.target, self.unit, &self.ratio);
-        let said = match ratio.outcome {
-            Outcome::Same => format!("{target} does as many {unit}/s as {first}, within 5 %,"),
-            _ => format!(
-                "{target} does {:.2} times the {unit}/s of {first}",
-                ratio.ratio
-            ),
+impl<'v, 'a> View<'v, 'a> {
+    pub(crate) fn of(set: &'v ResultSet, all: &'v [PointSummary<'a>]) -> View<'v, 'a> {
+        let points = all.iter().filter(|point| point.is_usable()).collect();
+        View { set, all, points }
+    }
+
+    pub(crate) fn plan(&self) -> &'v Plan {
+        &self.set.experiment.plan
+    }
+}
+
+/// What stands for the `{names}` of a template.
+pub(crate) type Values = Vec<(&'static str, String)>;
+
+/// When a clause holds.
+enum When {
+    /// Once for each of these, and not at all without any.
+    Told(fn(&View<'_, '_>) -> Vec<Values>),
+    /// Where several targets have the figure: their order by it, which is called so. The verb of
+    /// the template stands as what a test decided, and as what a look saw.
+    Ordered(&'static Figure, &'static str, [&'static str; 2]),
+}
+
+/// The workloads that a clause is about, its question, when it holds, and its template.
+type Clause = (&'static [Workload], &'static str, When, &'static str);
+
+const ALL: &[Workload] = &[Contend, Stream, Hold, Connect, Rate, Spread, Recover, Churn];
+const CONTEND: &[Workload] = &[Contend];
+const CLOSED: &[Workload] = &[Contend, Stream, Hold, Spread, Churn];
+const COUNTED: &[Workload] = &[Stream, Hold];
+const ONE_BY_ONE: &[Workload] = &[Stream, Hold, Churn];
+const ANSWERED: &[Workload] = &[Rate, Spread];
+const CONNECT: &[Workload] = &[Connect];
+const RECOVER: &[Workload] = &[Recover];
+/// Those whose figures of CPU time are of an operation that one can compare.
+const COSTLY: &[Workload] = &[Contend, Stream, Hold, Connect, Rate, Spread, Churn];
+const LOCKS: &[Workload] = &[Contend, Stream, Churn];
+
+/// What is told of each target.
+const EACH: &str = "{target}{said}.";
+
+/// Every clause, in the order of the lines and of the sentences within them.
+#[rustfmt::skip]
+static CLAUSES: &[Clause] = &[
+    (ALL, "Safety", Told(contend::broken), "{target}: {said}."),
+    (CONTEND, "Fairness", Told(contend::alone), "{said}."),
+    (CONTEND, "Fairness", Told(|view| fair(view, Fair::Fairest)), "{best} is the fairest{with}. Turns per worker: {list}."),
+    (CONTEND, "Fairness", Told(|view| fair(view, Fair::Ways)),
+        "The order of service differs{with}. Turns per worker: {list}."),
+    (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alike)),
+        "No difference is shown{with}. Turns per worker: {list}."),
+    (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alone)), "Turns per worker{with}: {list}."),
+    (CONTEND, "Wait", Ordered(ACQUIRE_P99, "waiting (p99)", ["is", "was"]),
+        "The p99 wait {verb} {times} times as long with {worst} as with {best}"),
+    (CONTEND, "Wait", Told(contend::longest), "The longest wait{with}: {list}."),
+    (CONTEND, "Wait", Told(contend::modes), EACH),
+    (CONTEND, "Wait", Told(contend::starving), EACH),
+    (CONTEND, "Wait", Told(contend::failed), EACH),
+    (COSTLY, "CPU", Ordered(CPU, "CPU time", ["uses", "used"]),
+        "{worst} {verb} {times} times as much CPU per {per} as {best}"),
+    (COSTLY, "CPU", Ordered(SERVER_CPU, "the server's CPU time", ["uses", "used"]),
+        "The server of {worst} {verb} {times} times as much CPU per {per} as that of {best}"),
+    (CLOSED, "CPU", Told(contend::cpu_of_one), "{value} per {per}{with}."),
+    (CONTEND, "CPU", Told(contend::cpu_growth), "{said}."),
+    (CONTEND, "CPU", Told(contend::waiting), EACH),
+    (CONTEND, "Throughput", Told(contend::capped),
+        "No difference is shown{with}: a hold of {hold} allows {most} locks/s at most, and all reach \
+         {share} of that or more ({list}). To compare the locks themselves: -b 0 -i 0."),
+    (CLOSED, "Throughput", Ordered(THROUGHPUT, "throughput", ["does", "did"]),
+        "{best} {verb} {times} times the {per}s/s of {worst}"),
+    (CLOSED, "Throughput", Told(contend::rate_of_one), "{value} {per}s/s{with}{share}."),
+    (CONTEND, "Throughput", Told(contend::moved), EACH),
+    (CONTEND, "Throughput", Told(contend::striped), EACH),
+    (ONE_BY_ONE, "Time", Ordered(ACQUIRE_P99, "the time to acquire (p99)", ["is", "was"]),
+        "The p99 time to acquire {verb} {times} times as long with {worst} as with {best}"),
+    (ANSWERED, "Time", Ordered(RESPONSE_P99, "the response time (p99)", ["is", "was"]),
+        "The p99 response {verb} {times} times as long with {worst} as with {best}"),
+    (CONNECT, "Time", Ordered(CONNECT_P50, "connect()", ["takes", "took"]),
+        "connect() {verb} {times} times as long with {worst} as with {best}"),
+    (RECOVER, "Next grant", Ordered(NEXT_GRANT, "the time to the next grant", ["comes", "came"]),
+        "It {verb} {times} times as late with {worst} as with {best}"),
+    (RECOVER, "Next grant", Told(recover::granted), EACH),
+    (RECOVER, "Two owners", Told(recover::two_owners), EACH),
+    (RECOVER, "Lease", Told(recover::leases), EACH),
+    (RECOVER, "Errors", Told(recover::errors), EACH),
+    (COUNTED, "Time", Told(requested::takes), EACH),
+    (&[Churn], "Session", Told(churn::session), EACH),
+    (&[Hold], "Cost", Told(kept::cost_of_each), EACH),
+    (COUNTED, "Limit", Told(path::limit), EACH),
+    (&[Spread], "Limit", Told(spread::limit), EACH),
+    (CONNECT, "Cliff", Told(|view| connect::told(view, "Cliff")), EACH),
+    (CONNECT, "Why", Told(|view| connect::told(view, "Why")), EACH),
+    (CONNECT, "Avoid", Told(|view| connect::told(view, "Avoid")), EACH),
+    (CONNECT, "Cost", Told(|view| connect::told(view, "Cost")), EACH),
+    (CONNECT, "Balance", Told(|view| connect::told(view, "Balance")), EACH),
+    (CONNECT, "Limit", Told(|view| connect::told(view, "Limit")), EACH),
+    (&[Rate], "Knee", Told(rate::knees), EACH),
+    (&[Rate], "Found", Told(find::found), "{said}."),
+    (COUNTED, "Growth", Told(growth::sizes), EACH),
+    (&[Hold], "Memory", Told(growth::memory_of_each), EACH),
+    // Of `connect` the lines are about the step between two numbers, which no law describes.
+    (CLOSED, "Growth", Told(growth::laws), EACH),
+    (&[Contend, Stream], "Uncontended", Told(contend::uncontended),
+        "Acquire and release, one worker alone: {list}."),
+    (LOCKS, "Safety", Told(trust::safety), "{said}."),
+    (ALL, "Checked", Told(trust::checked), "{said}"),
+    (ALL, "Trust", Told(trust::trust), "{said}."),
+];
+
+/// The lines of a result.
+pub(crate) fn lines(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<Line> {
+    let view = View::of(set, points);
+    let workload = set.experiment.plan.workload;
+    let mut lines: Vec<Line> = Vec::new();
+    let mut told: Vec<String> = Vec::new();
+    let clauses = CLAUSES.iter().filter(|(of, ..)| of.contains(&workload));
+    for &(_, question, ref when, says) in clauses {
+        let holds: Vec<(String, Values)> = match when {
+            Told(when) => {
+                let each = when(&view).into_iter();
+                each.map(|values| (says.to_owned(), values)).collect()
+            }
+            Ordered(figure, what, verbs) => {
+                let found = beside(&view, figure);
+                let told = found.and_then(|found| found.told(says, what, *verbs));
+                told.into_iter().collect()
+            }
         };
-        let place = place_in_words(self.at)?;
-        let (low, high, blocks) = (ratio.low, ratio.high, ratio.blocks);
-        Some(format!(
-            "{said} with {place} ({low:.2} to {high:.2}, 95 %, {blocks} blocks)."
-        ))
+        for (says, values) in holds {
+            let text = filled(&says, &values, &mut told);
+            match lines.iter_mut().find(|line| line.question == question) {
+                Some(line) => line.sentences.push(text),
+                None => lines.push(Line {
+                    question,
+                    sentences: vec![text],
+                }),
+            }
+        }
+    }
+    lines
+}
+
+/// A template with its values; what was told as a reason is not told again.
+fn filled(template: &str, values: &Values, told: &mut Vec<String>) -> String {
+    let mut text = template.to_owned();
+    for (name, value) in values {
+        let again = match *name {
+            "why" => Some(", for the same reason"),
+            "look" => Some("an impression"),
+            _ => None,
+        };
+        let again = again.filter(|_| !value.is_empty());
+        let value = match again.filter(|_| told.contains(value)) {
+            Some(again) => again,
+            None => value,
+        };
+        if again.is_some() {
+            told.push(value.to_owned());
+        }
+        text = text.replace(&format!("{{{name}}}"), value);
+    }
+    text
+}
+
+/// The line that tells most, as the title of a page has it, and how the title of the figure begins
+/// that shows it.
+pub(crate) struct Lead {
+    pub(crate) text: String,
+    pub(crate) figure: &'static str,
+    /// Whether it tells what was found, not that nothing is shown.
+    pub(crate) is_finding: bool,
+}
+
+/// The difference that is decided and greatest; else the ways of service, where they differ; else
+/// what a look shows; else the first answer of these workloads. None where nothing was found.
+pub(crate) fn lead(set: &ResultSet, points: &[PointSummary<'_>], lines: &[Line]) -> Option<Lead> {
+    let view = View::of(set, points);
+    let of = |question: &str| lines.iter().find(|line| line.question == question);
+    let told = |line: Option<&Line>, is_finding: bool| {
+        Some(Lead {
+            text: line?.sentences[0].clone(),
+            figure: "",
+            is_finding,
+        })
+    };
+    if !contend::broken(&view).is_empty() {
+        return told(of("Safety"), true);
+    }
+    let workload = set.experiment.plan.workload;
+    let clauses = CLAUSES.iter().filter(|(of, ..)| of.contains(&workload));
+    let ordered = clauses.filter_map(|(_, _, when, says)| {
+        let Ordered(figure, what, verbs) = when else {
+            return None;
+        };
+        let found = beside(&view, figure)?;
+        let (says, values) = found.told(says, what, *verbs)?;
+        let text = filled(&says, &values, &mut Vec::new());
+        Some((found.weight()?, text, figure.lead))
+    });
+    let fairest = of("Fairness").filter(|_| workload == Contend);
+    let fairest = fairest.and_then(|line| {
+        let is_other = !fair(&view, Fair::Ways).is_empty();
+        let order = beside(&view, fairness()).and_then(|found| found.weight());
+        let weight = order.or(is_other.then_some((1, 0.0)))?;
+        Some((weight, line.sentences[0].clone(), ""))
+    });
+    let most = ordered
+        .chain(fairest)
+        .max_by(|((one, by), ..), ((other, than), ..)| one.cmp(other).then(by.total_cmp(than)));
+    match most {
+        Some(((class, _), text, figure)) => Some(Lead {
+            text,
+            figure,
+            is_finding: class > 0,
+        }),
+        None => {
+            let single = LEADING.iter().find_map(|question| of(question));
+            told(single, beside::targets(&view.points).len() == 1)
+        }
     }
 }
 
-/// `Times the locks/s of flock with 100 workers (95 %, 6 blocks): ofd as many (0.99 to 1.02),
-/// sysv 1.31 (1.30 to 1.32).`
-fn together(first: &str, beside: &[Beside<'_>]) -> Option<String> {
-    let Beside { at, unit, .. } = beside.first()?;
-    let blocks = || beside.iter().map(|one| one.ratio.blocks);
-    let (least, most) = (blocks().min()?, blocks().max()?);
-    let blocks = range(least.to_string(), &most.to_string());
-    let each = beside.iter().map(|one| {
-        let (target, ratio) = (one.target, &one.ratio);
-        let times = match ratio.outcome {
-            Outcome::Same => "as many".to_owned(),
-            _ => format!("{:.2}", ratio.ratio),
-        };
-        format!("{target} {times} ({:.2} to {:.2})", ratio.low, ratio.high)
+/// The questions whose answers are a finding about a single target, the most telling first.
+const LEADING: [&str; 11] = [
+    "Found",
+    "Knee",
+    "Cliff",
+    "Next grant",
+    "Cost",
+    "Limit",
+    "Throughput",
+    "Session",
+    "Growth",
+    "Time",
+    "Fairness",
+];
+
+/// Names of targets before a text that they share, at most; more are counted.
+const SHARING: usize = 3;
+
+/// What is told of each target, once for those that share it, behind their names where there are
+/// several targets.
+pub(crate) fn each<'v, 'a>(
+    points: &[&'v PointSummary<'a>],
+    says: impl Fn(&[&'v PointSummary<'a>]) -> Option<String>,
+) -> Vec<Values> {
+    let targets = beside::targets(points);
+    let told = targets.iter().filter_map(|target| {
+        let of_target = points
+            .iter()
+            .copied()
+            .filter(|point| point.target == *target);
+        Some((short(target), says(&of_target.collect::<Vec<_>>())?))
     });
-    Some(format!(
-        "Times the {unit}/s of {first} with {} (95 %, {blocks} blocks): {}.",
-        place_in_words(*at)?,
-        each.collect::<Vec<_>>().join(", ")
-    ))
+    shared(told.collect(), targets.len() > 1)
 }
 
-/// Each once, in order.
-fn targets<'a>(points: &[PointSummary<'a>]) -> Vec<&'a str> {
-    each_once(points.iter().map(|point| point.target))
-}
-
-/// The sentences about each target's points, in the order of the summaries.
-pub(crate) fn of_each<'p, 'a>(
-    points: &'p [PointSummary<'a>],
-    says: impl Fn(&[&'p PointSummary<'a>]) -> Option<String>,
-) -> Vec<(String, String)> {
-    let said = targets(points).into_iter().filter_map(|target| {
-        let of_target = points.iter().filter(|point| point.target == target);
-        Some((target.to_owned(), says(&of_target.collect::<Vec<_>>())?))
+/// Names and texts, each text once.
+fn shared(told: Vec<(String, String)>, is_named: bool) -> Vec<Values> {
+    let mut all: Vec<(Vec<String>, String)> = Vec::new();
+    for (name, text) in told {
+        match all.iter_mut().find(|(_, other)| *other == text) {
+            Some((names, _)) => names.push(name),
+            None => all.push((vec![name], text)),
+        }
+    }
+    let named = all.into_iter().map(|(names, text)| {
+        let more = names.len().saturating_sub(SHARING);
+        let mut named = names[..names.len() - more].join(", ");
+        if more > 0 {
+            named += &format!(" and {more} more");
+        }
+        match is_named && !named.is_empty() {
+            true => vec![("target", named + ": "), ("said", text)],
+            false => vec![("target", String::new()), ("said", capital(&text))],
+        }
     });
-    said.collect()
+    named.collect()
 }
 
-/// `2 workers`, `2 workers of 10000 operations`.
-fn place_in_words(at: At) -> Option<String> {
-    let workers = workers(at.workers?);
-    Some(match (at.operations, at.keys) {
-        (Some(n), _) => format!("{workers} of {n} operations"),
-        (None, Some(n)) => format!("{workers} of {n} held locks"),
-        (None, None) => workers,
-    })
+/// A text as the beginning of a sentence; what is typed or called stays as it is.
+fn capital(text: &str) -> String {
+    let word = text.split([' ', ':', ',']).next().unwrap_or_default();
+    let is_word = !word.is_empty() && word.chars().all(|letter| letter.is_ascii_lowercase());
+    let mut letters = text.chars();
+    match letters.next().filter(|_| is_word) {
+        Some(first) => first.to_ascii_uppercase().to_string() + letters.as_str(),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether it is requests that were measured.
+fn are_requests(view: &View<'_, '_>) -> bool {
+    requests::are(view.all)
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use jostle_stats::fixtures::{Made, experiment, made, queue};
-    use jostle_stats::summary::summarize;
-
-    /// The sentences below made runs.
-    pub(super) trait Says {
-        /// The closing sentence about a target.
-        fn says(&self, target: &str) -> String;
-        /// How targets compare.
-        fn compares(&self) -> Vec<String>;
-    }
-
-    impl Says for Made {
-        fn says(&self, target: &str) -> String {
-            let experiment = experiment();
-            let mut said = sentences(&experiment, &summarize(&experiment, &self.runs));
-            said.retain(|(name, _)| name == target);
-            said.pop().unwrap().1
-        }
-
-        fn compares(&self) -> Vec<String> {
-            comparison(&summarize(&experiment(), &self.runs))
-        }
-    }
-
-    #[test]
-    fn targets_are_compared_with_the_first_where_it_is_decided() {
-        let beside = |throughput: f64| {
-            made(6)
-                .with("flock", 500.0, 40.0, &queue(10, 472))
-                .with("flock", 1000.0, 40.0, &queue(100, 47))
-                .with("sysv", 9999.0, 40.0, &queue(10, 472))
-                .with("sysv", throughput, 40.0, &queue(100, 47))
-                .with("sysv", 1.0, 40.0, &queue(1000, 4)) // flock has no such point
-        };
-        assert_eq!(
-            beside(1310.0).compares(),
-            [
-                "sysv does 1.31 times the locks/s of flock with 100 workers \
-              (1.30 to 1.32, 95 %, 6 blocks)."
-            ]
-        );
-        assert_eq!(
-            beside(1020.0).compares(),
-            [
-                "sysv does as many locks/s as flock, within 5 %, with 100 workers \
-              (1.01 to 1.02, 95 %, 6 blocks)."
-            ]
-        );
-        assert_eq!(beside(1050.0).compares(), Vec::<String>::new());
-        let mut untested = beside(1310.0);
-        untested.runs.retain(|run| run.block <= 5);
-        assert_eq!(untested.compares(), Vec::<String>::new());
-    }
-
-    /// 14 targets had 13 sentences, each with the same words.
-    #[test]
-    fn many_targets_are_compared_in_one_sentence() {
-        let mut beside = made(6).with("flock", 1000.0, 40.0, &queue(100, 47));
-        for (target, throughput) in [("a", 1310.0), ("b", 1000.0), ("c", 500.0), ("d", 2000.0)] {
-            beside = beside.with(target, throughput, 40.0, &queue(100, 47));
-        }
-        let said = beside.compares();
-        assert_eq!(said.len(), 1, "{said:?}");
-        let start =
-            "Times the locks/s of flock with 100 workers (95 %, 6 blocks): a 1.31 (1.30 to 1.3";
-        assert!(said[0].starts_with(start), "{said:?}");
-        for next in ["), b as many (", "), c 0.50 (", "), d 2.00 ("] {
-            assert!(said[0].contains(next), "{said:?}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_compared_with_an_invalid_point() {
-        let mut made = made(6).with("flock", 1000.0, 40.0, &queue(100, 47)).with(
-            "sysv",
-            1310.0,
-            40.0,
-            &queue(100, 47),
-        );
-        for run in &mut made.runs {
-            run.around.machine.stolen_ticks = 100;
-        }
-        assert_eq!(made.compares().len(), 0);
-        assert!(
-            made.says("sysv")
-                .starts_with("INVALID with 100 workers: the hypervisor")
-        );
-    }
-}
+pub(crate) mod tests;

@@ -1,12 +1,17 @@
 //! The closing sentence about a service beside a server that only answers.
 
+use super::{Values, View, each};
 use jostle_model::record::LimitedBy;
 use jostle_stats::numbers::workers;
 use jostle_stats::summary::PointSummary;
 
-/// The sentence about a target's points: about the one with the most workers that has its
-/// answering target beside it.
-pub(crate) fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
+/// How much of what a server that only answers does, each target does.
+pub(super) fn limit(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, clause)
+}
+
+/// About the point with the most workers that has its answering target beside it.
+fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
     let beside = points.iter().filter(|point| point.of_echo.is_some());
     let point =
         beside.max_by_key(|point| (point.at.workers, point.at.operations, point.at.keys))?;

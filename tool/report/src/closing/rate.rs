@@ -8,6 +8,7 @@
 //! Queueing Systems 1, 1975, section 3.2). The knee is the highest rate that holds. Beyond
 //! it the bottleneck is the generator if its lag shows this, otherwise the target.
 
+use super::{Values, View, shared};
 use crate::format::each_once;
 use jostle_model::record::LimitedBy;
 use jostle_stats::numbers::{grouped, time};
@@ -20,11 +21,16 @@ const DONE: f64 = 0.99;
 /// Growth of the response's p99 that still holds.
 const HOLDS: f64 = 4.0;
 
-/// One sentence for each target, and number of workers where several were tried.
-pub(crate) fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+/// For each target, and number of workers where several were tried, up to which rate it holds. An
+/// INVALID rate does not.
+pub(super) fn knees(view: &View<'_, '_>) -> Vec<Values> {
+    let points = view.all;
+    if view.points.is_empty() || view.plan().find.is_some() {
+        return Vec::new();
+    }
     let groups = each_once(points.iter().map(|point| (point.target, point.at.workers)));
     let several = |target: &str| groups.iter().filter(|(t, _)| *t == target).count() > 1;
-    groups
+    let said = groups
         .iter()
         .filter_map(|(target, workers)| {
             let of_group =
@@ -40,7 +46,8 @@ pub(crate) fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
                 },
             ))
         })
-        .collect()
+        .collect();
+    shared(said, super::beside::targets(&view.points).len() > 1)
 }
 
 /// The highest rate that holds, as the number of its point. INVALID points do not hold.
@@ -66,12 +73,12 @@ pub(crate) fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
 
 fn sentence(rates: &[&PointSummary<'_>]) -> Option<String> {
     let Some(at) = knee(rates) else {
-        return bent(rates.first()?).map(|text| format!("{text}."));
+        return bent(rates.first()?);
     };
     let held = holds(rates[at])?;
     Some(match rates.get(at + 1) {
-        None if rates.len() == 1 => format!("holds {held}."),
-        None => format!("holds up to {held}, the most that was tried."),
+        None if rates.len() == 1 => format!("holds {held}"),
+        None => format!("holds up to {held}, the highest rate tried"),
         Some(next) => {
             let bent = bent(next)?;
             let at_least = match next.limited_by() {
@@ -80,16 +87,16 @@ fn sentence(rates: &[&PointSummary<'_>]) -> Option<String> {
                 }
                 _ => "",
             };
-            format!("holds up to {held}{at_least}; {bent}.")
+            format!("holds up to {held}{at_least}; {bent}")
         }
     })
 }
 
-/// `1,000/s with a response of at most 180 us (p99)`.
+/// `1,000/s (p99 response 180 us)`.
 fn holds(point: &PointSummary<'_>) -> Option<String> {
     let rate = grouped(point.at.rate?);
     Some(match open_loop::response(&point.timed, "p99") {
-        Some(p99) => format!("{rate}/s, with a response of {} (p99)", span(p99)),
+        Some(p99) => format!("{rate}/s (p99 response {})", span(p99)),
         None => format!("{rate}/s"),
     })
 }
@@ -106,16 +113,16 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
         return Some(format!("INVALID at {rate}/s: {}", why.text));
     }
     let done = open_loop::share_done(&point.runs)?;
-    let mut parts = vec![format!("{:.0} % of the plan done", 100.0 * done)];
+    let mut parts = vec![format!("{:.0} % answered", 100.0 * done)];
     if let Some(p99) = open_loop::response(&point.timed, "p99") {
-        parts.push(format!("a response of {} (p99)", span(p99)));
+        parts.push(format!("p99 response {}", span(p99)));
     }
     let late = open_loop::generator_lag_p99(&point.runs);
     let sent = late.map_or(String::new(), |late| {
         format!(", sent {} late (p99)", time(late))
     });
     Some(format!(
-        "at {rate}/s {who} saturates: {}{sent}",
+        "at {rate}/s {who} is the limit: {}{sent}",
         parts.join(", ")
     ))
 }
@@ -129,12 +136,11 @@ fn span(response: Response) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::closing::tests::said as said_of;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Experiment, Run};
     use jostle_stats::fixtures;
     use jostle_stats::fixtures::Rated;
-    use jostle_stats::summary::summarize;
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -145,7 +151,7 @@ mod tests {
     fn said(runs: &[Rated]) -> String {
         let points: Vec<Run> = runs.iter().map(|run| run.run()).collect();
         let experiment = experiment();
-        sentences(&summarize(&experiment, &points)).remove(0).1
+        said_of(&experiment, &points, "Knee")
     }
 
     #[test]
@@ -157,16 +163,13 @@ mod tests {
         let table: [(&[Rated], &str); 6] = [
             (
                 &[Rated::at(100), Rated::at(1_000)],
-                "holds up to 1,000/s, with a response of 400 us (p99), the most that was tried.",
+                "Holds up to 1,000/s (p99 response 400 us), the highest rate tried.",
             ),
-            (
-                &[Rated::at(100)],
-                "holds 100/s, with a response of 400 us (p99).",
-            ),
+            (&[Rated::at(100)], "Holds 100/s (p99 response 400 us)."),
             (
                 &[Rated::at(100), Rated::at(1_000), slow],
-                "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
-                 saturates: 100 % of the plan done, a response of 1.7 ms (p99), sent 20 us late (p99).",
+                "Holds up to 1,000/s (p99 response 400 us); at 10,000/s the target \
+                 is the limit: 100 % answered, p99 response 1.7 ms, sent 20 us late (p99).",
             ),
             (
                 &[
@@ -178,8 +181,8 @@ mod tests {
                     },
                 ],
                 // A p99 of 300 requests has three beyond it.
-                "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
-                 saturates: 30 % of the plan done, a response of at least 1.0 s (p99).",
+                "Holds up to 1,000/s (p99 response 400 us); at 10,000/s the target \
+                 is the limit: 30 % answered, p99 response at least 1.0 s.",
             ),
             (
                 &[
@@ -190,7 +193,7 @@ mod tests {
                         ..Rated::at(10_000)
                     },
                 ],
-                "holds up to 1,000/s, with a response of 400 us (p99); INVALID at 10,000/s: \
+                "Holds up to 1,000/s (p99 response 400 us); INVALID at 10,000/s: \
                  requests were sent",
             ),
             (
@@ -198,7 +201,7 @@ mod tests {
                     done: 500,
                     ..Rated::at(100)
                 }],
-                "at 100/s the target saturates: 50 % of the plan done",
+                "At 100/s the target is the limit: 50 % answered",
             ),
         ];
         for (runs, text) in table {
@@ -221,9 +224,9 @@ mod tests {
                 },
             ])
         };
-        assert!(with(1_000, 3_950).starts_with("holds up to 200/s"));
-        assert!(with(1_000, 4_100).starts_with("holds up to 100/s"));
+        assert!(with(1_000, 3_950).starts_with("Holds up to 200/s"));
+        assert!(with(1_000, 4_100).starts_with("Holds up to 100/s"));
         // A server that warms up at higher rates has not bent at the lower one.
-        assert!(with(9_000, 1_000).starts_with("holds up to 200/s"));
+        assert!(with(9_000, 1_000).starts_with("Holds up to 200/s"));
     }
 }

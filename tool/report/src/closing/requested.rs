@@ -1,6 +1,7 @@
 //! The closing sentences about requests: what one takes, what of it is the target's own, and
 //! what more workers add.
 
+use super::{Values, View, are_requests, each};
 use jostle_model::Plan;
 use jostle_stats::figures;
 use jostle_stats::numbers::time;
@@ -8,9 +9,17 @@ use jostle_stats::ratio::{Outcome, by_block};
 use jostle_stats::requested::{is_resolved, noun};
 use jostle_stats::summary::PointSummary;
 
-/// The sentences about one target: what a request takes with the fewest workers and the
-/// most operations, and what more workers add.
-pub(crate) fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
+/// What a request takes.
+pub(super) fn takes(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        let clauses = clauses(view.plan(), points);
+        (are_requests(view) && !clauses.is_empty()).then(|| clauses.join("; "))
+    })
+}
+
+/// About one target: what a request takes with the fewest workers and the most operations, and
+/// what more workers add.
+fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
     let alone = points
         .iter()
         .min_by_key(|point| (point.at.workers, std::cmp::Reverse(point.at.operations)));

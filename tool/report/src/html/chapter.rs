@@ -6,8 +6,8 @@ use super::labels::labels;
 use super::scale::Axis;
 use super::units::Unit;
 use crate::ResultSet;
+use crate::closing;
 use crate::closing::find::limits;
-use crate::finding::findings;
 use crate::format::each_once;
 use crate::page::growth;
 use jostle_model::plan::{Fault, Workload};
@@ -96,7 +96,7 @@ fn chapter(workload: Workload, all: &[ResultSet]) -> Chapter<'_> {
     let labels = labels(&members);
     let series = series(&members, &labels, &swept, &others);
     let lead = match members[..] {
-        [only] => findings(only, &summarize(&only.experiment, &only.runs)).figure,
+        [only] => leading(only),
         _ => "",
     };
     Chapter {
@@ -107,6 +107,13 @@ fn chapter(workload: Workload, all: &[ResultSet]) -> Chapter<'_> {
         series,
         lead,
     }
+}
+
+/// How the title of the figure begins that shows what the title of the page says.
+fn leading(set: &ResultSet) -> &'static str {
+    let points = summarize(&set.experiment, &set.runs);
+    let lead = closing::lead(set, &points, &closing::lines(set, &points));
+    lead.map_or("", |lead| lead.figure)
 }
 
 /// All series of a chapter: of each target, and each value of what varies beside

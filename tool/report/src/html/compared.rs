@@ -11,6 +11,7 @@ use crate::compare::{Comparison, closing, floor_note, table};
 use crate::format::counted;
 use crate::page::pages;
 use jostle_stats::comparison::{Change, Compared};
+use jostle_stats::summary::summarize;
 use maud::{Markup, html};
 
 /// The page of a comparison of these results; without `new`, of two targets of `base`.
@@ -24,7 +25,7 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
             p.kicker { "jostle compare: " (super::conclusion::subject(&chapters, &sets)) }
             h1 { (title(comparison)) }
             p.badge { span.word.(word) { (word) } " " (closing(comparison))
-                @if too_few_runs(comparison) { " Too few runs: " code { "--runs 12" } "." }
+                @if too_few_runs(comparison, &sets) { " Too few runs: " code { "--runs 12" } "." }
             }
             dl.facts {
                 div { dt { "BASE" } dd { (comparison.base) } }
@@ -109,14 +110,19 @@ fn title(comparison: &Comparison) -> String {
     }
 }
 
-/// Whether no ratio has an interval, so that nothing could be decided.
-fn too_few_runs(comparison: &Comparison) -> bool {
+/// Whether no ratio has an interval because there are too few runs, and not because other programs
+/// spoilt some of enough.
+fn too_few_runs(comparison: &Comparison, sets: &[ResultSet]) -> bool {
+    let of_interval = if comparison.paired { 6 } else { 4 };
+    let points = sets.iter().map(|set| summarize(&set.experiment, &set.runs));
+    let runs = points.flat_map(|points| points.iter().map(|point| point.runs.len()).min());
+    let is_few = runs.min().is_some_and(|runs| runs < of_interval);
     let mut ratios = comparison
         .rows
         .iter()
         .filter_map(|(_, row)| row.ratio)
         .peekable();
-    ratios.peek().is_some() && ratios.all(|ratio| !ratio.interval)
+    is_few && ratios.peek().is_some() && ratios.all(|ratio| !ratio.interval)
 }
 
 fn marks() -> Markup {
@@ -175,6 +181,16 @@ mod tests {
         };
         let says = |runs| page_of(set(runs), set(runs)).contains("Too few runs: <code>--runs 12");
         assert!(says(2) && !says(9));
+        // The page called for more runs where its notes named other programs.
+        let beside = |runs: u32| {
+            let mut sets = set(runs);
+            for run in sets[0].runs.iter_mut().filter(|run| run.run > 2) {
+                let beside = jostle_stats::fixtures::beside(4.0, 2.0);
+                run.around.accounts = beside.around.accounts;
+            }
+            sets
+        };
+        assert!(!page_of(beside(9), beside(9)).contains("Too few runs"));
     }
 
     /// The title named targets and workers, whatever had changed.

@@ -32,40 +32,20 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
             div.sets.several[sets.len() > 1] { @for chapter in chapters {
                 @for (set, label) in chapter.sets.iter().zip(&chapter.labels) {
                     @let of = heading(chapter, label, chapters.len() > 1);
-                    (of_set(chapter, (&of, sets.len() == 1), *set, &sets[*set], &pages[*set]))
+                    (of_set(&of, &sets[*set], &pages[*set]))
                 }
             } }
         }
     }
 }
 
-/// The finding of one experiment: the first finding or, where nothing is ranked, the first clause
-/// of what is said of the first target. None of several experiments, and of points that are all
-/// INVALID.
+/// The finding of one experiment: the answer that tells most. None of several experiments, and
+/// where nothing was found.
 pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
-    let ([set], [page]) = (sets, pages) else {
-        return None;
-    };
-    if let Some(first) = page.findings.first() {
-        return Some(first.clone());
+    match (sets, pages) {
+        ([_], [page]) => page.lead.as_ref().map(|(text, _)| text.clone()),
+        _ => None,
     }
-    let (target, sentence) = page.sentences.first()?;
-    let clause = first_clause(sentence);
-    let usable = !is_all_invalid(set) && !clause.contains("INVALID");
-    usable.then(|| format!("{}: {clause}.", short(target)))
-}
-
-/// Up to the first `;` or `:` outside parentheses, without a stop.
-fn first_clause(sentence: &str) -> &str {
-    let is_open = |end: usize| {
-        let count = |letter| sentence[..end].matches(letter).count();
-        count('(') > count(')')
-    };
-    let ends = ["; ", ": "]
-        .iter()
-        .flat_map(|end| sentence.match_indices(end));
-    let end = ends.map(|(end, _)| end).filter(|end| !is_open(*end)).min();
-    sentence[..end.unwrap_or(sentence.len())].trim_end_matches('.')
 }
 
 /// Above the sentences of one experiment; empty of one alone.
@@ -115,34 +95,20 @@ fn faults(chapter: &Chapter<'_>) -> Vec<String> {
     each_once(faults.map(|fault| fault.to_string()))
 }
 
-/// The sentences that the console prints below its table, in its order. `alone`, its first finding
-/// is the title already.
-fn of_set(
-    chapter: &Chapter<'_>,
-    (of, alone): (&str, bool),
-    at: usize,
-    set: &ResultSet,
-    page: &Page,
-) -> Markup {
+/// The lines that the console prints below its table, in its order.
+fn of_set(of: &str, set: &ResultSet, page: &Page) -> Markup {
     let invalid = is_all_invalid(set);
     html! {
         div.of {
             @if !of.is_empty() { h2 { (of) } }
             (verdict(set))
+            p.note.what { (prose(&page.what)) }
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @for note in &set.notes { p.warning { (prose(note)) "." } }
-            // The first is the title already.
-            @for finding in page.findings.iter().skip(usize::from(alone)) { p.finding { (told(finding)) } }
             // Without a figure, what to do is all that there is to take away.
             @if invalid { (next(page)) }
-            (sentences(chapter, at, page))
-            @for comparison in &page.comparisons { p { (prose(comparison)) } }
-            @if let Some(checked) = &page.checked { p.note { (prose(checked)) } }
-            @match of.is_empty() {
-                true => (facts(set, page)),
-                // It tells when and where, since there are several.
-                false => p.note.intro { (prose(&page.intro)) },
-            }
+            (sentences(page))
+            (facts(set, page))
             @if !invalid { (next(page)) }
         }
     }
@@ -152,24 +118,15 @@ fn next(page: &Page) -> Markup {
     html! { p.next { "Next: " code { (words(&page.next)) } } }
 }
 
-/// The conclusion about each target, then how its figures grow. What is of no target is a
-/// paragraph.
-fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
-    let all = || page.sentences.iter().chain(&page.growth);
-    let targets = all().map(|(target, _)| target.as_str());
-    let targets = each_once(targets.filter(|target| !target.is_empty()));
-    let of = |wanted: &str| -> Vec<&String> {
-        let own = all().filter(|(target, _)| target == wanted);
-        own.map(|(_, sentence)| sentence).collect()
-    };
+/// Each question and its answer.
+fn sentences(page: &Page) -> Markup {
     html! {
-        @if !targets.is_empty() {
-            dl.sentences { @for target in targets {
-                dt { (super::mark_of(chapter, at, target)) (target) }
-                dd { @for sentence in of(target) { p { (told(sentence)) } } }
+        @if !page.lines.is_empty() {
+            dl.sentences { @for line in &page.lines {
+                dt { (line.question) }
+                dd { p { (told(&line.text())) } }
             } }
         }
-        @for sentence in of("") { p.note { (prose(sentence)) } }
     }
 }
 
@@ -218,7 +175,8 @@ fn facts(set: &ResultSet, page: &Page) -> Markup {
                 (environment.host)
                 @if !environment.cpu_model.is_empty() { " (" (environment.cpu_model) ")" }
             } }
-            div { dt { "How" } dd.intro { (page.intro) } }
+            div { dt { "How" } dd.intro { (prose(&page.measured)) "." } }
+            @if !page.details.is_empty() { div { dt { "Details" } dd { (prose(&page.details)) } } }
         }
     }
 }
@@ -292,18 +250,13 @@ mod tests {
             found.starts_with("tcp from 1 source: connect() takes"),
             "{found}"
         );
-        assert!(!found.contains(';') && found.ends_with('.'), "{found}");
+        assert!(
+            !found.contains("even ports") && found.ends_with('.'),
+            "{found}"
+        );
         assert!(titled(made::broken()).unwrap().starts_with("busted: 6 of "));
         let both = [made::set(), made::set()];
         assert_eq!(finding(&both, &crate::page::pages(&both)), None);
-    }
-
-    #[test]
-    fn a_clause_ends_outside_parentheses() {
-        let said =
-            "after a kill the next grant came within 2 s (median; 3 s at most), two believed; more";
-        let clause = first_clause(said);
-        assert!(clause.ends_with("at most), two believed"), "{clause}");
     }
 
     #[test]
@@ -317,9 +270,8 @@ mod tests {
 
     #[test]
     fn two_owners_at_a_time_stand_in_red() {
-        let text =
-            told("kept, two believed that they owned for up to 4 ms, and more").into_string();
-        let red = "<span class=\"worse\">two believed that they owned for up to 4 ms</span>";
+        let text = told("kept, two owners for up to 4 ms, and more").into_string();
+        let red = "<span class=\"worse\">two owners for up to 4 ms</span>";
         assert_eq!(text, format!("kept, {red}, and more"));
     }
 

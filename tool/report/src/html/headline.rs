@@ -7,6 +7,7 @@ use crate::failures::FAILURES;
 use crate::grid::{Grid, Heading};
 use crate::headline::Headline;
 use crate::page::Page;
+use crate::recover::TWO_OWNERS;
 use jostle_stats::summary::summarize;
 use maud::{Markup, html};
 
@@ -71,7 +72,7 @@ fn td(cell: &str, column: &Heading) -> Markup {
     let class = match (column.left, cell) {
         (_, "" | "-") => "none".to_owned(),
         // Two owners at a time: what a lock is there to prevent.
-        (false, _) if column.title == ["two", "believed"] => "right worse".to_owned(),
+        (false, _) if column.title == TWO_OWNERS => "right worse".to_owned(),
         (true, _) if column.title[1] == "finding" => format!("left finding {}", finding(cell)),
         (true, _) => "left".to_owned(),
         (false, _) => "right".to_owned(),
@@ -112,7 +113,6 @@ fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
                 }
             } }
         } }
-        @if let Some(meaning) = headline.plus_minus { p.note { (meaning) } }
     }
 }
 
@@ -129,7 +129,7 @@ fn below(headline: &Headline) -> Vec<Below<'_>> {
     let place = |number: usize| {
         let refers = |row: &Vec<String>| {
             let verdict = row.last();
-            verdict.is_some_and(|verdict| verdict.contains(&format!("[{number}]")))
+            verdict.is_some_and(|verdict| marks(verdict).1.any(|mark| mark == number.to_string()))
         };
         let first = rows.iter().position(refers);
         first.unwrap_or(rows.len().saturating_sub(1))
@@ -149,11 +149,16 @@ fn first(row: &[String]) -> bool {
     row.first().is_some_and(|target| !target.is_empty())
 }
 
+/// The word and the numbers of `SUSPECT[1,2]`.
+fn marks(verdict: &str) -> (&str, impl Iterator<Item = &str>) {
+    let (word, notes) = verdict.split_once('[').unwrap_or((verdict, ""));
+    let notes = notes.split([',', ']']).filter(|note| !note.is_empty());
+    (word, notes)
+}
+
 /// `SUSPECT[1]`, its number leading to the note.
 fn verdict(row: &[String], at: usize) -> Markup {
-    let text = row.last().map_or("", String::as_str);
-    let (word, notes) = text.split_once('[').unwrap_or((text, ""));
-    let notes = notes.split(['[', ']']).filter(|note| !note.is_empty());
+    let (word, notes) = marks(row.last().map_or("", String::as_str));
     html! {
         td.left.verdict.(word.to_lowercase()) {
             span { (word) }
@@ -174,19 +179,12 @@ mod tests {
                 rows: verdicts.iter().map(row).collect(),
             },
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
-            plus_minus: None,
         }
     }
 
     #[test]
     fn a_note_stands_below_the_first_row_that_refers_to_it() {
-        let verdicts = [
-            "VALID",
-            "SUSPECT[1]",
-            "SUSPECT[1][2]",
-            "VALID",
-            "SUSPECT[1]",
-        ];
+        let verdicts = ["VALID", "SUSPECT[1]", "SUSPECT[1,2]", "VALID", "SUSPECT[1]"];
         let headline = headline(&verdicts, &["one", "two", "of no row"]);
         let places: Vec<usize> = below(&headline).iter().map(|note| note.row).collect();
         assert_eq!(places, [1, 2, 4]);

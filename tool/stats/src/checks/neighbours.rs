@@ -101,9 +101,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
 
 /// Words for the bound on the undisturbed figure.
 fn bound_in_words(bound: Bound) -> String {
+    const NO_LOWER: &str = "no lower bound, since other programs can also make it faster";
     let times = match (bound.low > 0.0, bound.high) {
         (false, None) => return "nothing bounds the undisturbed figure".to_owned(),
-        (false, Some(high)) => format!("at most {high:.2}"),
+        (false, Some(high)) if high - 1.0 < BEARABLE => return NO_LOWER.to_owned(),
+        (false, Some(high)) => {
+            return format!("{NO_LOWER}; undisturbed it would be at most {high:.2} times as much");
+        }
         (true, None) => format!("at least {:.2}", bound.low),
         (true, Some(high)) => format!("{:.2} to {high:.2}", bound.low),
     };
@@ -124,6 +128,9 @@ fn perhaps_own(runs: &[&Run]) -> bool {
 /// is left that could stand for times and shares.
 fn who(runs: &[&Run], harm: &Harm, every: bool) -> String {
     let named = match (perhaps_own(runs), named(runs)) {
+        (true, named) if named.is_empty() => {
+            "kernel threads that may work for the server".to_owned()
+        }
         (true, named) => format!("{named}; kernel threads perhaps work for the server"),
         (false, named) => named,
     };
@@ -288,8 +295,8 @@ mod tests {
         assert_eq!(
             reason.text,
             "other programs (cargo (812) 31 %, programs that ended 10 %) kept it from its CPUs for \
-             up to 10.0 % of the time: undisturbed it would be at most 1.45 times as much \
-             (--wait-quiet 60s)"
+             up to 10.0 % of the time: no lower bound, since other programs can also make it faster; \
+             undisturbed it would be at most 1.45 times as much (--wait-quiet 60s)"
         );
         run.at.workers = Some(1);
         let reason = judge(&CHECK, &[run]).unwrap();

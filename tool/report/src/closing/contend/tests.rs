@@ -1,9 +1,9 @@
 use super::*;
-use crate::closing::tests::Says;
+use crate::ResultSet;
+use crate::closing::tests::{Says, line, said};
 use jostle_model::List;
 use jostle_stats::fixtures::{self, made, queue};
 use jostle_stats::rng::Rng;
-use jostle_stats::summary::summarize;
 
 fn lottery(workers: usize, mean: u64, seed: u32) -> Vec<u64> {
     let mut rng = Rng::new(u64::from(seed));
@@ -42,11 +42,11 @@ fn what_a_waiting_lock_costs_is_told_where_little_else_happened() {
                 ..ServerTraffic::default()
             });
         }
-        made.says("etcd")
+        made.says("CPU")
     };
     let text = said(5e8);
     assert!(
-        text.contains("; a waiting lock costs 60.")
+        text.contains(" A waiting lock costs 60.")
             && text.contains("round trips and 60")
             && text.contains("us of server CPU a minute (with 1000 waiting)."),
         "{text}"
@@ -72,15 +72,13 @@ fn names_that_wait_for_one_another_are_told() {
         }
         let mut experiment = fixtures::experiment();
         experiment.plan.keys = Some(List(vec![keys]));
-        let summaries = summarize(&experiment, &made.runs);
-        let mut said = sentences(&experiment.plan, &summaries);
-        said.pop().unwrap().1
+        said(&experiment, &made.runs, "Throughput")
     };
     let text = told(8, 451, 0.33, 0.09, 2e6);
-    let expected = "; 47 % of the attempts waited although nobody had their name: disjoint names \
+    let expected = " 47 % of the attempts waited although nobody held their lock: disjoint names \
                     wait for one another, by a lock or a stripe that they share.";
     assert!(text.ends_with(expected), "{text}");
-    let is_told = |text: String| text.contains("nobody had their name");
+    let is_told = |text: String| text.contains("nobody held their lock");
     // A semaphore for each; the run queue; one key; waits far shorter than a hold.
     assert!(!is_told(told(8, 91, 0.28, 0.0, 2e6)));
     assert!(!is_told(told(8, 451, 0.33, 0.4, 2e6)));
@@ -101,10 +99,10 @@ fn it_is_said_who_waits_while_another_runs_through() {
             shares.longest_wait_worker = Some(1);
             (shares.longest_streak, shares.owner_changes) = (Some(6_280), Some(12));
         }
-        made.says("futex")
+        made.says("Wait")
     };
     let text = told(0.002, 0.49);
-    let expected = "; 0.20 % of the acquisitions waited, for 49 % of the workers' time: worker 1 for \
+    let expected = " 0.20 % of the acquisitions waited, for 49 % of the workers' time: worker 1 for \
                     628 ms at the longest, while another took up to 6,280 turns in a row (12 changes \
                     of owner in 9,901 turns).";
     assert!(text.ends_with(expected), "{text}");
@@ -136,38 +134,54 @@ fn it_is_said_who_starves_readers_or_writers() {
             run.reader_wait_ns = waits(readers_ns, true);
             run.writer_wait_ns = waits(writers_ns, reached);
         }
-        made.says("flock")
+        made.says("Wait")
     };
-    let waits = "; readers wait 7.0 ms and writers 20 ms in the median.";
+    let waits = "Readers wait 7.0 ms and writers 20 ms in the median.";
     let text = said(7_000_000, 20_000_000, true);
     assert!(text.ends_with(waits), "{text}");
-    let starve = "; writers starve: half of them wait 2.1 s or longer, readers 7.0 ms.";
+    let starve = "Writers starve: half of them wait 2.1 s or longer, readers 7.0 ms.";
     let text = said(7_000_000, 2_100_000_000, true);
     assert!(text.ends_with(starve), "{text}");
     // Most of them got nothing within the window.
     assert!(said(7_000_000, 2_100_000_000, false).ends_with(starve));
     let text = said(31_000_000, 9_000_000, true);
     assert!(
-        text.contains("; readers starve: half of them wait 31 ms"),
+        text.contains("Readers starve: half of them wait 31 ms"),
         "{text}"
     );
 }
 
-#[test]
-fn a_queue_and_a_starving_lock_are_described_as_in_the_manual() {
+/// Twenty runs of two targets, of which the first lets a tenth of the workers wait in vain.
+fn two() -> ResultSet {
     let made = made(6)
         .with("flock", 943.0, 40.0, &queue(10, 472))
         .varied("flock", 945.0, 210.0, |block| starving(1000, 4, block))
         .with("sysv", 945.0, 38.0, &queue(10, 472))
         .with("sysv", 930.0, 45.0, &queue(1000, 4));
-    assert_eq!(
-        made.says("flock"),
-        "throughput holds to 1000 workers, but waiters are not served in order: \
-         about one in ten got nothing; CPU per lock grows ~5x."
+    ResultSet::new(fixtures::experiment(), made.runs, None)
+}
+
+#[test]
+fn a_queue_and_a_starving_lock_stand_side_by_side() {
+    let fair = line(&two(), "Fairness");
+    assert!(fair.contains("none for about one in ten)"), "{fair}");
+    assert!(fair.contains("sysv 4 to 5 (in order)"), "{fair}");
+    let cpu = line(&two(), "CPU");
+    assert!(
+        cpu.starts_with(
+            "flock uses 4.7 times as much CPU per lock as sysv with 1,000 workers (sysv 45 us, \
+             flock 210 us)."
+        ),
+        "{cpu}"
     );
-    assert_eq!(
-        made.says("sysv"),
-        "throughput holds to 1000 workers, and waiters are served in order (4 to 5 each)."
+    assert!(
+        cpu.ends_with("From 10 to 1,000 workers it grows by a factor of 5.2 (flock)."),
+        "{cpu}"
+    );
+    let throughput = line(&two(), "Throughput");
+    assert!(
+        throughput.contains("stays the same, within 5 %."),
+        "{throughput}"
     );
 }
 
@@ -177,25 +191,22 @@ fn throughput_that_falls_or_rises_is_quoted_from_the_printed_medians() {
         made(6)
             .with("flock", 1000.0, 40.0, &queue(10, 472))
             .with("flock", to, 40.0, &queue(1000, 4))
-            .says("flock")
+            .says("Throughput")
     };
-    assert_eq!(
-        from(560.0),
-        "throughput falls to 56 % with 1000 workers, but waiters are served in order \
-         (4 to 5 each)."
-    );
-    assert_eq!(
-        from(1800.0),
-        "throughput rises to 180 % with 1000 workers, and waiters are served in order \
-         (4 to 5 each)."
-    );
+    let moved = |to: f64, words: &str| {
+        let said = from(to);
+        let expected = format!(" From 10 to 1,000 workers it {words}.");
+        assert!(said.ends_with(&expected), "{said}");
+    };
+    moved(560.0, "falls to 56 %");
+    moved(1800.0, "rises to 180 %");
     // 6 % is beyond 5 %, 4 % is within.
-    assert!(from(935.0).starts_with("throughput falls to 94 %"));
-    assert!(from(965.0).starts_with("throughput holds"));
+    moved(935.0, "falls to 94 %");
+    moved(965.0, "stays the same, within 5 %");
 }
 
 #[test]
-fn what_six_blocks_cannot_decide_is_called_undecided() {
+fn what_the_blocks_do_not_decide_is_not_told() {
     let mut noisy = made(6).with("flock", 1000.0, 40.0, &queue(10, 472)).with(
         "flock",
         1000.0,
@@ -205,85 +216,70 @@ fn what_six_blocks_cannot_decide_is_called_undecided() {
     for run in &mut noisy.runs[6..] {
         run.throughput_per_s *= if run.block % 2 == 0 { 0.8 } else { 1.2 };
     }
-    let said = noisy.says("flock");
-    assert!(
-        said.contains("(undecided); waiters are served in order"),
-        "{said}"
+    assert!(!noisy.says("Throughput").contains("From 10"));
+    let one = made(1).with("flock", 1000.0, 40.0, &queue(10, 472)).with(
+        "flock",
+        560.0,
+        40.0,
+        &queue(1000, 4),
     );
-}
-
-#[test]
-fn one_run_is_reported_and_not_tested() {
-    let said = made(1)
-        .with("flock", 1000.0, 40.0, &queue(10, 472))
-        .with("flock", 560.0, 40.0, &queue(1000, 4))
-        .says("flock");
-    assert_eq!(
-        said,
-        "throughput with 1000 workers is 56 % of that with 10 (one run, untested); \
-         waiters are served in order (4 to 5 each)."
+    assert!(!one.says("Throughput").contains("From 10"));
+    assert!(
+        one.says("Fairness")
+            .starts_with("Turns per worker with 1,000 workers: 4 to 5 (in order)")
     );
 }
 
 #[test]
 fn each_way_of_serving_has_its_words() {
     let table: &[(Vec<u64>, &str)] = &[
-        (
-            queue(100, 47),
-            "waiters are served in order (47 to 48 each)",
-        ),
+        (queue(100, 47), "47 to 48 (in order)"),
         // even, but wider than a queue: standard deviation 4 of 500
         (
             (0..100).map(|i| 494 + i % 13).collect(),
-            "waiters are served evenly (494 to 506 each)",
+            "494 to 506 (evenly)",
         ),
-        (lottery(100, 50, 3), "waiters are served as by a lottery ("),
+        (lottery(100, 50, 3), " (varied as by lot)"),
         (
             (0..100).map(|i| if i < 50 { 20 } else { 80 }).collect(),
-            "some waiters are served far more than others (20 to 80 each)",
+            "20 to 80 (some had far more than others)",
         ),
         // significant, and of no account
         (
             (0..100).map(|i| 1_000_000 + 900 * i).collect(),
-            "waiters are served evenly (1000000 to 1089100 each)",
+            "1,000,000 to 1,089,100 (evenly)",
         ),
         (
             (0..100).map(|i| 1_000_000 + 3_000 * i).collect(),
-            "some waiters are served more than others (1000000 to 1297000 each)",
+            "1,000,000 to 1,297,000 (some had more than others)",
         ),
         (
             (0..100).map(|i| if i < 3 { 0 } else { 50 }).collect(),
-            "waiters are not served in order: 3 of 100 got nothing",
+            "none for 3 of 100)",
         ),
     ];
     for (counts, words) in table {
-        let said = made(6).with("flock", 900.0, 40.0, counts).says("flock");
+        let said = made(6).with("flock", 900.0, 40.0, counts).says("Fairness");
         assert!(said.contains(words), "{said}");
     }
 }
 
 #[test]
 fn under_two_rotations_nobody_is_called_unfair() {
-    let made =
-        made(6)
-            .with("flock", 943.0, 40.0, &queue(10, 472))
-            .varied("flock", 945.0, 40.0, |block| lottery(1000, 1, block));
-    assert_eq!(made.says("flock"), "throughput holds to 1000 workers.");
+    let made = made(6).varied("flock", 945.0, 40.0, |block| lottery(1000, 1, block));
+    assert_eq!(made.says("Fairness"), "");
 }
 
 #[test]
 fn too_few_workers_and_runs_leave_the_order_open() {
     let said = made(1)
         .with("flock", 900.0, 40.0, &[470, 480])
-        .says("flock");
-    assert_eq!(said, "reaches 94 % of the ideal with 2 workers.");
+        .says("Fairness");
+    assert_eq!(said, "Turns per worker with 2 workers: 470 to 480.");
     let said = made(6)
         .with("flock", 900.0, 40.0, &[475, 475])
-        .says("flock");
-    assert_eq!(
-        said,
-        "reaches 94 % of the ideal with 2 workers; waiters are served in order (475 to 475 each)."
-    );
+        .says("Fairness");
+    assert_eq!(said, "Turns per worker with 2 workers: 475 (in order).");
 }
 
 #[test]
@@ -298,40 +294,38 @@ fn chance_that_the_plan_put_in_is_not_the_lock_s() {
     ] {
         experiment.plan = fixtures::experiment().plan;
         change(&mut experiment.plan);
-        let summaries = summarize(&experiment, &points.runs);
-        let (_, said) = sentences(&experiment.plan, &summaries).remove(0);
-        assert!(!said.contains("served"), "{said}");
+        assert_eq!(said(&experiment, &points.runs, "Fairness"), "");
     }
 }
 
 #[test]
-fn cpu_that_does_not_double_is_not_mentioned() {
+fn cpu_that_does_not_double_does_not_grow() {
     let grown = |cpu_us| {
         made(6)
             .with("flock", 943.0, 40.0, &queue(10, 472))
             .with("flock", 945.0, cpu_us, &queue(1000, 4))
-            .says("flock")
+            .says("CPU")
     };
-    assert!(!grown(79.0).contains("CPU"));
-    assert!(grown(81.0).contains("CPU per lock grows ~2.0x"));
-    assert!(grown(400.0).contains("CPU per lock grows ~10x"));
+    assert!(!grown(79.0).contains("grows"));
+    assert!(grown(81.0).contains("it grows by a factor of 2.0"));
+    assert!(grown(400.0).contains("it grows by a factor of 10"));
 }
 
 #[test]
-fn cpu_that_doubles_in_some_runs_only_is_not_mentioned() {
+fn cpu_that_doubles_in_some_runs_only_does_not_grow() {
     let mut made = made(6).with("flock", 943.0, 40.0, &queue(10, 472)).with(
         "flock",
         945.0,
         100.0,
         &queue(1000, 4),
     );
-    assert!(made.says("flock").contains("CPU per lock grows ~2.5x"));
+    assert!(made.says("CPU").contains("it grows by a factor of 2.5"));
     made.runs[6].cpu.cpu_us_per_operation = Some(30.0);
-    assert!(!made.says("flock").contains("CPU"));
+    assert!(!made.says("CPU").contains("grows"));
 }
 
 #[test]
-fn of_invalid_figures_nothing_good_is_said() {
+fn a_lock_that_does_not_exclude_is_told_first_and_its_figures_are_not() {
     let mut made = made(6).with("flock", 943.0, 40.0, &queue(10, 472)).with(
         "flock",
         945.0,
@@ -340,25 +334,39 @@ fn of_invalid_figures_nothing_good_is_said() {
     );
     made.runs[9].exclusion.as_mut().unwrap().violations = 3;
     assert_eq!(
-        made.says("flock"),
-        "INVALID with 1000 workers: 3 of 28350 acquisitions found another owner inside: \
-         this lock does not exclude."
+        made.says("Safety"),
+        "flock: 3 of 28350 acquisitions found another owner inside: this lock does not exclude."
     );
-    made.runs[0]
-        .around
-        .deaths
-        .push("worker 3 was killed by SIGKILL".to_string());
-    assert_eq!(
-        made.says("flock"),
-        "INVALID with 1000 workers: 3 of 28350 acquisitions found another owner inside: \
-         this lock does not exclude; INVALID with 10 too."
+    assert!(
+        made.says("Fairness")
+            .starts_with("Turns per worker with 10 workers: ")
     );
 }
 
 #[test]
 fn one_worker_is_told_what_would_contend() {
-    let said = made(6).with("flock", 943.0, 40.0, &[4725]).says("flock");
-    assert_eq!(said, "one worker alone does not contend (-w 1:10:100).");
+    let said = made(6).with("flock", 943.0, 40.0, &[4725]).says("Fairness");
+    assert_eq!(said, "One worker alone does not contend (-w 1:10:100).");
+}
+
+/// 992 us against 39 us, and "Nothing is decided" was all that was told.
+#[test]
+fn a_factor_of_25_in_cpu_is_always_told() {
+    let of = |us: f64| {
+        let made = made(1).with("futex", 900.0, 39.0, &queue(2, 450)).with(
+            "mine",
+            900.0,
+            us,
+            &queue(2, 450),
+        );
+        made.says("CPU")
+    };
+    assert_eq!(
+        of(992.0),
+        "mine used 25 times as much CPU per lock as futex with 2 workers (futex 39 us, mine \
+         992 us; not tested)."
+    );
+    assert!(of(900.0).starts_with("No difference in CPU time is shown with 2 workers ("));
 }
 
 #[test]

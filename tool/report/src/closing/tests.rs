@@ -1,0 +1,142 @@
+use super::*;
+use crate::made;
+use jostle_model::record::{Experiment, Run};
+use jostle_stats::fixtures::{Made, experiment, made, queue};
+use jostle_stats::summary::summarize;
+
+/// The lines below made runs.
+pub(super) trait Says {
+    /// The line of a question, under the plan of the fixtures; empty without one.
+    fn says(&self, question: &str) -> String;
+}
+
+impl Says for Made {
+    fn says(&self, question: &str) -> String {
+        said(&experiment(), &self.runs, question)
+    }
+}
+
+/// The answer to a question; empty without one.
+pub(super) fn line(set: &ResultSet, question: &str) -> String {
+    let points = summarize(&set.experiment, &set.runs);
+    let lines = lines(set, &points);
+    let found = lines.into_iter().find(|line| line.question == question);
+    found.map_or_else(String::new, |line| line.text())
+}
+
+/// That of runs under a plan.
+pub(crate) fn said(experiment: &Experiment, runs: &[Run], question: &str) -> String {
+    let set = ResultSet::new(experiment.clone(), runs.to_vec(), None);
+    line(&set, question)
+}
+
+fn beside(runs: u32, throughput: f64, hold: bool) -> ResultSet {
+    let made = made(runs)
+        .with("flock", 500.0, 40.0, &queue(10, 472))
+        .with("flock", 1000.0, 40.0, &queue(100, 47))
+        .with("sysv", 9999.0, 40.0, &queue(10, 472))
+        .with("sysv", throughput, 40.0, &queue(100, 47))
+        .with("sysv", 1.0, 40.0, &queue(1000, 4)); // flock has no such point
+    let mut experiment = experiment();
+    if !hold {
+        experiment.plan.hold = None;
+    }
+    ResultSet::new(experiment, made.runs, None)
+}
+
+#[test]
+fn targets_are_compared_at_the_largest_load_that_they_have_in_common() {
+    let said = line(&beside(6, 1310.0, false), "Throughput");
+    assert!(
+        said.starts_with("sysv does 1.3 times the locks/s of flock with 100 workers (sysv 1,31"),
+        "{said}"
+    );
+    let said = line(&beside(6, 1020.0, false), "Throughput");
+    assert!(
+        said.starts_with("No difference in throughput with 100 workers, within 5 % ("),
+        "{said}"
+    );
+    let said = line(&beside(6, 1050.0, false), "Throughput");
+    assert!(
+        said.starts_with("No difference in throughput is shown with 100 workers (")
+            && said.contains("neither surely"),
+        "{said}"
+    );
+    // A hold of a millisecond leaves nothing to differ in.
+    let said = line(&beside(6, 1050.0, true), "Throughput");
+    assert!(
+        said.contains("a hold of 1 ms allows 1,000 locks/s at most"),
+        "{said}"
+    );
+}
+
+/// Where a test takes more runs, "Nothing is decided" was all that was told of a factor of 29.
+#[test]
+fn few_runs_give_a_look_with_its_chance() {
+    let said = line(&beside(3, 2000.0, false), "Throughput");
+    assert!(
+        said.starts_with("sysv did 2.0 times the locks/s of flock with 100 workers (")
+            && said.contains(
+                "; 3 runs: an impression; by chance alone two equal targets separate like this in 10 of \
+                 100 cases)."
+            ),
+        "{said}"
+    );
+    let few = beside(3, 1100.0, false);
+    let said = line(&few, "CPU");
+    assert!(
+        said.contains(": a test takes 6 runs of each (--runs 12), and this has 3."),
+        "{said}"
+    );
+    let said = line(&few, "Throughput");
+    assert!(said.contains(", for the same reason."), "{said}");
+}
+
+#[test]
+fn nothing_is_compared_with_an_invalid_point() {
+    let mut made = made(6).with("flock", 1000.0, 40.0, &queue(100, 47)).with(
+        "sysv",
+        1310.0,
+        40.0,
+        &queue(100, 47),
+    );
+    for run in &mut made.runs {
+        run.around.machine.stolen_ticks = 100;
+    }
+    for question in ["Fairness", "Wait", "CPU", "Throughput", "Growth"] {
+        assert_eq!(made.says(question), "", "{question}");
+    }
+    assert_eq!(made.says("Trust"), "Both points are INVALID.");
+}
+
+/// Three lines had the same reason.
+#[test]
+fn a_reason_is_told_once() {
+    let set = beside(3, 1100.0, false);
+    let points = summarize(&set.experiment, &set.runs);
+    let all: Vec<String> = lines(&set, &points)
+        .into_iter()
+        .map(|line| line.text())
+        .collect();
+    assert_eq!(
+        all.concat().matches("a test takes 6 runs").count(),
+        1,
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_title_is_the_first_sentence_of_the_answer_that_tells_most() {
+    let of = |set: &ResultSet| {
+        let points = summarize(&set.experiment, &set.runs);
+        lead(set, &points, &lines(set, &points)).map(|lead| (lead.text, lead.figure))
+    };
+    let (text, figure) = of(&made::set()).unwrap();
+    assert!(
+        text.starts_with("The p99 wait is ") || text.starts_with("flock uses "),
+        "{text}"
+    );
+    assert!(!figure.is_empty());
+    let (text, _) = of(&made::broken()).unwrap();
+    assert!(text.starts_with("busted: 6 of "), "{text}");
+}
