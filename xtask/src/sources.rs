@@ -117,10 +117,10 @@ engine/src/keeper/together.rs no common start was agreed
 engine/src/keeper/programs.rs was not ready within
 engine/src/keeper/servers.rs did not come back within
 engine/src/keeper/servers.rs it said nothing within
-ranks/first/mod.rs have not said who they are
-ranks/first/mod.rs it took longer than
-ranks/first/mod.rs it hangs, or the way to it
-ranks/first/rounds.rs it does not answer any more
+ranks/coordinator/mod.rs have not said who they are
+ranks/coordinator/mod.rs it took longer than
+ranks/coordinator/mod.rs it hangs, or the way to it
+ranks/coordinator/rounds.rs it does not answer any more
 connections/src/crew.rs became ready in time
 connections/src/crew.rs did not start in time
 connections/src/lost.rs did not look in time
