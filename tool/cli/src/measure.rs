@@ -117,11 +117,7 @@ fn measure_here(
     let mut files = reserve(rest.as_ref(), output)?;
     let line = Line::new(!output.quiet && !output.no_progress, !output.quiet);
     announce(&line, &notes, &resolved, &machine);
-    let beside = look.map(|first| Beside {
-        first,
-        cpus: machine.cpus.online.len(),
-        ours: ours(&resolved),
-    });
+    let beside = look.map(|first| beside(first, &machine, &resolved));
     let looker = |beside| Looker {
         beside,
         wait: output.wait_quiet,
@@ -153,6 +149,14 @@ fn measure_here(
         crate::complain(text);
     }
     deliver(ran, files, output, &crew.signals)
+}
+
+fn beside(first: Look, machine: &Machine, resolved: &[Resolved]) -> Beside {
+    Beside {
+        first,
+        cpus: machine.cpus.online.len(),
+        ours: ours(resolved),
+    }
 }
 
 /// A look at the programs that run beside, before anything is started. Not with several hosts, because it

@@ -505,7 +505,8 @@ fn an_error_that_persists_is_printed_once_with_its_count() {
     let done = done.exits(0).leaves_nothing();
     let words: Vec<&str> = done.stdout.split_whitespace().collect();
     let said = words.join(" ");
-    let failed = "nobody was granted it within 6.00 s, and requests failed again and again";
+    let failed =
+        "None within 6.0 s in 1 of 1 runs (owner killed). Errors Requests failed again and again";
     assert_eq!(said.matches(failed).count(), 1, "{said}");
     assert_eq!(said.matches("`no such lock`").count(), 1, "{said}");
     let run = recovery(&place.runs("r.jsonl")[0]).clone();

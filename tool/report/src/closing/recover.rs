@@ -82,7 +82,8 @@ pub(super) fn two_owners(view: &View<'_, '_>) -> Vec<Values> {
         if longest == 0 {
             return None;
         }
-        let by_client = all.iter().any(|one| one.told_by_client);
+        let mut told = all.iter().filter(|one| one.told.of > 0);
+        let by_client = told.all(|one| one.told_by_client);
         let by = if by_client {
             "its client"
         } else {
