@@ -137,7 +137,8 @@ fn tracers(found: &Interference) -> Option<(usize, String)> {
         );
         Some((names.len(), text))
     };
-    let programs = "sampled or traced the kernel, or listed its locks (performance events, eBPF, /proc/locks)";
+    let programs =
+        "sampled or traced the kernel, or listed its locks (performance events, eBPF, /proc/locks)";
     named(&found.tracers, programs).or_else(|| named(&found.traced, "was switched on in tracefs"))
 }
 
@@ -214,7 +215,10 @@ mod tests {
         assert_eq!(text(std::slice::from_ref(&run)), None);
         run.around.machine.repinned = Some(3);
         let said = text(&[run]).unwrap();
-        assert!(said.contains("3 threads of workers and server may use"), "{said}");
+        assert!(
+            said.contains("3 threads of workers and server may use"),
+            "{said}"
+        );
     }
 
     #[test]
