@@ -36,7 +36,7 @@ struct Printed {
 }
 
 impl Printed {
-    fn of(judged: &Judged) -> Printed {
+    fn by_verdict(judged: &Judged) -> Printed {
         let reasons = judged.verdict.reasons.iter();
         Printed {
             is: judged.verdict.is.to_string(),
@@ -120,7 +120,7 @@ fn in_csv(set: &ResultSet, judged: &[Judged]) {
             assert_eq!(cell(row, swept.csv), value);
         }
         assert_eq!(cell(row, "target"), judged.target);
-        let printed = Printed::of(judged);
+        let printed = Printed::by_verdict(judged);
         assert_eq!(verdict(row), (printed.is, printed.checks));
         let figures = ["throughput_per_s", "connect_p50_ns", "bind_p50_ns"];
         match &judged.figure {
@@ -156,7 +156,7 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
         let at = SWEPT.iter().map(|swept| (swept.text)(&judged.at));
         let at = at.map(Option::unwrap_or_default);
         let key: Vec<String> = at.chain([judged.target.clone()]).collect();
-        let printed = Printed::of(judged);
+        let printed = Printed::by_verdict(judged);
         (key, (judged, (printed.is, printed.checks)))
     });
     let keyed: BTreeMap<_, _> = keyed.collect();
@@ -418,7 +418,7 @@ fn figures_are_the_same(set: &ResultSet) {
 fn agree(set: &ResultSet) {
     let judged = judged(set);
     assert_eq!(in_json(set), judged);
-    let printed: Vec<Printed> = judged.iter().map(Printed::of).collect();
+    let printed: Vec<Printed> = judged.iter().map(Printed::by_verdict).collect();
     in_csv(set, &judged);
     in_tidy(set, &judged);
     for (in_table, printed) in in_table(set).iter().zip(&printed) {

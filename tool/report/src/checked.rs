@@ -356,7 +356,7 @@ mod tests {
     use jostle_model::record::OwnCost;
     use jostle_stats::summary::summarize;
 
-    fn of(set: &ResultSet) -> String {
+    fn checked_text(set: &ResultSet) -> String {
         let points = summarize(&set.experiment, &set.runs);
         format!(
             "{}. {}",
@@ -371,18 +371,21 @@ mod tests {
         let costs = &mut set.experiment.calibration.own_cost;
         costs.insert("pipe:./lock".to_owned(), made::cost(80_000.0, 132.0));
         costs.insert("echo+pipe".to_owned(), made::cost(32_000.0, 132.0));
-        assert!(!of(&set).contains("echo+pipe") && !of(&set).contains("only answers"));
+        assert!(
+            !checked_text(&set).contains("echo+pipe")
+                && !checked_text(&set).contains("only answers")
+        );
         for run in set.runs.iter_mut().filter(|p| p.target == "flock") {
             run.target = "pipe:./lock".to_owned();
         }
-        let text = of(&set);
+        let text = checked_text(&set);
         let expected = "pipe:./lock takes 80 us alone; the pipe to a program that only answers \
                         takes 32 us of it (40 %).";
         assert!(text.contains(expected), "{text}");
         // 305 % of it in one of three runs.
         let costs = &mut set.experiment.calibration.own_cost;
         costs.insert("echo+pipe".to_owned(), made::cost(244_000.0, 132.0));
-        let text = of(&set);
+        let text = checked_text(&set);
         assert!(
             text.contains("takes 80 us alone, no longer than the pipe"),
             "{text}"
@@ -399,12 +402,12 @@ mod tests {
                 .own_cost
                 .insert(target.to_owned(), cost);
         }
-        of(&set)
+        checked_text(&set)
     }
 
     #[test]
     fn acquisitions_are_counted_over_all_runs() {
-        let said = of(&made::set());
+        let said = checked_text(&made::set());
         // 6 runs of 4725 + 4000 + 4725 + 4500
         let safe =
             "107,700 acquisitions checked, no overlap; one shorter than 132 ns would not be seen. ";
@@ -419,7 +422,7 @@ mod tests {
         (first.violations, first.lost_updates, first.holder_died) = (3, 1200, 1);
         first.reader_coverage = Some(0.32);
         first.inner_interval_ns = Some(120);
-        let said = of(&set);
+        let said = checked_text(&set);
         for part in [
             "acquisitions checked, 3 overlaps, 1,200 lost updates, 1 dead holder; ",
             "while the owner is inside: 120 ns to 1.0 ms (median). ",
@@ -442,7 +445,7 @@ mod tests {
         let mut put = |at: usize, across: &Across| {
             let exclusion = set.runs[at].exclusion.as_mut().unwrap();
             exclusion.across = Some(Box::new(across.clone()));
-            of(&set)
+            checked_text(&set)
         };
         let said = put(0, &across);
         let words = "between hosts 1,500 acquisitions compared (at least 40 % of a run's), \
@@ -512,18 +515,18 @@ mod tests {
         for run in set.runs.iter_mut().filter(|p| p.target == "sysv") {
             run.stamp_every = Some(96);
         }
-        let said = of(&set);
+        let said = checked_text(&set);
         assert!(
             said.contains("Stamps were put on one operation in 96 of sysv; "),
             "{said}"
         );
-        assert!(!of(&made::set()).contains("Stamps"));
+        assert!(!checked_text(&made::set()).contains("Stamps"));
     }
 
     #[test]
     fn counting_alone_checks_nothing_and_says_so() {
         assert_eq!(
-            of(&made::counts_only()),
+            checked_text(&made::counts_only()),
             "exclusion was not checked (--measure counts). "
         );
     }

@@ -22,7 +22,7 @@ pub(crate) struct Footnotes<'a> {
 
 impl<'a> Footnotes<'a> {
     /// The notes of a table with a row for each point.
-    pub(crate) fn of(points: &'a [PointSummary<'_>]) -> Footnotes<'a> {
+    pub(crate) fn number(points: &'a [PointSummary<'_>]) -> Footnotes<'a> {
         let mut notes: Vec<Note<'a>> = Vec::new();
         for (row, point) in points.iter().enumerate() {
             for reason in &point.verdict.reasons {
@@ -155,7 +155,7 @@ mod tests {
         let mut set = made::set();
         set.runs.iter_mut().for_each(change);
         let points = summarize(&set.experiment, &set.runs);
-        let notes = Footnotes::of(&points);
+        let notes = Footnotes::number(&points);
         let marks = (0..points.len()).map(|row| notes.marks(row));
         (notes.texts(), marks.collect())
     }
@@ -228,7 +228,7 @@ mod tests {
                 ..Reason::default()
             });
         }
-        let texts = Footnotes::of(&points).texts();
+        let texts = Footnotes::number(&points).texts();
         let about: Vec<&String> = texts.iter().filter(|text| text.contains("(cc")).collect();
         let last = (all - 1) / 2 * 2;
         let expected = format!(

@@ -132,7 +132,7 @@ pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         })
         .collect();
     headings.push(Heading::left("verdict"));
-    let notes = Footnotes::of(points);
+    let notes = Footnotes::number(points);
     let mut rows = Vec::new();
     for (at, (name, point)) in named_once(points).enumerate() {
         let first = !name.is_empty();
@@ -199,7 +199,7 @@ mod tests {
     use jostle_model::record::{Server, ServerTraffic};
     use jostle_stats::summary::summarize;
 
-    fn of(set: &ResultSet) -> Headline {
+    fn headline_of(set: &ResultSet) -> Headline {
         headline(&summarize(&set.experiment, &set.runs)).unwrap()
     }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn columns_that_were_not_measured_are_left_out() {
         let titles = |set: &ResultSet| -> Vec<String> {
-            let columns = of(set).grid.columns;
+            let columns = headline_of(set).grid.columns;
             columns.into_iter().map(|c| c.title[1].clone()).collect()
         };
         let mut served = made::set();
@@ -252,7 +252,7 @@ mod tests {
             run.times.handoff_ns = run.times.hold_ns.clone();
             run.throughput_per_s = 500.0;
         }
-        let rows = of(&set);
+        let rows = headline_of(&set);
         let cells = column(&rows, "wanted");
         let targets: Vec<String> = summarize(&set.experiment, &set.runs)
             .iter()
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn equal_reasons_share_a_note() {
-        let headline = of(&made::set());
+        let headline = headline_of(&made::set());
         assert_eq!(
             column(&headline, "verdict"),
             ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[1]"]
@@ -278,16 +278,16 @@ mod tests {
                 made::share_out(run, &[4; 1000]);
             }
         }
-        assert_eq!(of(&set).notes.len(), 1);
+        assert_eq!(headline_of(&set).notes.len(), 1);
         assert_eq!(
-            column(&of(&set), "verdict"),
+            column(&headline_of(&set), "verdict"),
             ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[1]"]
         );
     }
 
     #[test]
     fn no_figure_of_an_invalid_point_can_be_copied() {
-        let headline = of(&made::broken());
+        let headline = headline_of(&made::broken());
         for (column, heading) in headline.grid.columns.iter().enumerate() {
             let cell = headline.grid.rows[0][column].as_str();
             match heading.title[1].as_str() {
@@ -306,7 +306,7 @@ mod tests {
         let runs = |least: u32| {
             let mut set = made::set();
             set.runs.retain(|run| run.run <= least);
-            of(&set)
+            headline_of(&set)
         };
         let spread = |table: &Headline| {
             let titles = table.grid.columns.iter().map(|c| c.title[1].clone());

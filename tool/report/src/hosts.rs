@@ -28,7 +28,7 @@ pub(crate) fn table(
     points: &[PointSummary<'_>],
     headline: &[String],
 ) -> Option<Titled> {
-    let points: Vec<Lines<'_>> = points.iter().filter_map(Lines::of).collect();
+    let points: Vec<Lines<'_>> = points.iter().filter_map(Lines::by_host).collect();
     let swept = swept(&points);
     let columns: Vec<&Column> = COLUMNS
         .iter()
@@ -99,7 +99,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn of(point: &'a PointSummary<'a>) -> Option<Lines<'a>> {
+    fn by_host(point: &'a PointSummary<'a>) -> Option<Lines<'a>> {
         let parts = &point.median_run()?.hosts;
         let (hosts, tails) = tail::pooled(&point.timed);
         let owners = tail::owners(&tails).into_iter();

@@ -160,7 +160,7 @@ mod tests {
     use jostle_model::{Busy, List, Nanos};
     use jostle_stats::summary::summarize;
 
-    fn of(set: &ResultSet) -> String {
+    fn intro_text(set: &ResultSet) -> String {
         intro(set, &summarize(&set.experiment, &set.runs))
     }
 
@@ -173,17 +173,17 @@ mod tests {
             left_out: 1,
         }];
         let says = "6 runs of each, resumed with run 3 of each at 2026-01-01T00:00:00Z;";
-        assert!(of(&set).contains(says), "{}", of(&set));
+        assert!(intro_text(&set).contains(says), "{}", intro_text(&set));
     }
 
     #[test]
     fn it_names_the_machine_and_the_way() {
         assert_eq!(
-            of(&made::set()),
+            intro_text(&made::set()),
             "2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each; seed 42"
         );
         assert_eq!(
-            of(&made::counts_only()),
+            intro_text(&made::counts_only()),
             "2 cores, Linux 6.18; 5 s per point, 1 run of each; --measure counts; seed 42"
         );
     }
@@ -222,9 +222,9 @@ mod tests {
             }
         };
         version(&mut set, "flock", 3.004023);
-        assert!(of(&set).contains(", tmpfs; server: flock 3.4.23; 5 s per point"));
+        assert!(intro_text(&set).contains(", tmpfs; server: flock 3.4.23; 5 s per point"));
         version(&mut set, "sysv", 7.000015);
-        let text = of(&set);
+        let text = intro_text(&set);
         let expected = "; servers: flock 3.4.23, sysv 7.0.15; 5 s";
         assert!(text.contains(expected), "{text}");
         // Where a server was renewed between two runs.
@@ -232,7 +232,7 @@ mod tests {
             .around
             .setup
             .insert(SERVER_VERSION.to_owned(), 3.006);
-        let text = of(&set);
+        let text = intro_text(&set);
         assert!(
             text.contains("flock 3.6") && text.contains("flock 3.4.23"),
             "{text}"
@@ -244,17 +244,17 @@ mod tests {
         let mut set = made::set();
         set.runs[0].window.window_s = 0.25;
         set.runs.retain(|run| run.run <= 3 || run.target == "flock");
-        assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each; "));
+        assert!(intro_text(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each; "));
     }
 
     #[test]
     fn hosts_are_counted_and_so_are_their_machines() {
         let mut set = made::hosts();
-        assert!(of(&set).starts_with("18 hosts on 1 machine, 2 cores, Linux 6.18; "));
+        assert!(intro_text(&set).starts_with("18 hosts on 1 machine, 2 cores, Linux 6.18; "));
         for (nth, host) in (0..).zip(&mut set.experiment.environment.hosts) {
             host.machine = nth / 2;
         }
-        assert!(of(&set).starts_with("18 hosts on 9 machines, h1: 2 cores, Linux 6.18; "));
+        assert!(intro_text(&set).starts_with("18 hosts on 9 machines, h1: 2 cores, Linux 6.18; "));
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         let files = &mut set.experiment.environment.file_systems;
         files.insert("flock:/var".to_owned(), "ext4".to_owned());
         assert_eq!(
-            of(&set),
+            intro_text(&set),
             "2 cores, Linux 6.18, ext4 (flock:/var), tmpfs (flock); 5 s per point, \
              6 runs of each; --as threads --keys 4; seed 42"
         );

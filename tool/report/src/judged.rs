@@ -265,7 +265,7 @@ fn table(watched: &Watched) -> String {
 }
 
 fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String; 8] {
-    let within = Within::of(watched);
+    let within = Within::watched(watched);
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let total = |thread: &Thread| within.share(&thread.cpu_s) + within.share(&thread.queued_s);
     let by_total = |a: &&Thread, b: &&Thread| total(a).total_cmp(&total(b));
@@ -285,7 +285,7 @@ fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String
 
 /// Connections and the rest of the machine, in one line.
 pub(crate) fn machine(watched: &Watched) -> String {
-    let within = Within::of(watched);
+    let within = Within::watched(watched);
     let mut parts = Vec::new();
     if let Some(traffic) = &watched.traffic {
         let open = traffic.connections.iter().copied().fold(0.0, f64::max);
@@ -333,7 +333,7 @@ struct Within {
 }
 
 impl Within {
-    fn of(watched: &Watched) -> Within {
+    fn watched(watched: &Watched) -> Within {
         let finding = &watched.finding;
         // The ends were rounded to tenths.
         let (from_s, to_s) = (finding.from_s - 0.06, finding.to_s + 0.06);

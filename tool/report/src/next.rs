@@ -326,7 +326,7 @@ mod tests {
     use jostle_stats::checks::clock;
     use jostle_stats::summary::summarize;
 
-    fn of(set: &ResultSet) -> String {
+    fn next_of(set: &ResultSet) -> String {
         next(set, &summarize(&set.experiment, &set.runs))
     }
 
@@ -345,26 +345,33 @@ mod tests {
         let mut set = made::set();
         set.end.as_mut().unwrap().error = Some("interrupted".to_owned());
         set.file = Some("my runs.jsonl".to_owned());
-        assert_eq!(of(&set).split(' ').nth(1), Some("contend"), "an old file");
+        assert_eq!(
+            next_of(&set).split(' ').nth(1),
+            Some("contend"),
+            "an old file"
+        );
         set.scheduled = Some(Scheduled {
             boot: "b".to_owned(),
             ..Scheduled::default()
         });
-        assert_eq!(of(&set), "jostle run 'my runs.jsonl' --resume");
+        assert_eq!(next_of(&set), "jostle run 'my runs.jsonl' --resume");
         set.file = Some("-".to_owned());
-        assert_eq!(of(&set).split(' ').nth(1), Some("contend"), "a pipe");
+        assert_eq!(next_of(&set).split(' ').nth(1), Some("contend"), "a pipe");
     }
 
     #[test]
     fn a_window_that_is_too_short_is_made_as_long_as_the_footnote_says() {
         let mut set = made::set();
-        assert_eq!(of(&set), "jostle contend flock sysv -w 1000 -t 13 --runs 6");
+        assert_eq!(
+            next_of(&set),
+            "jostle contend flock sysv -w 1000 -t 13 --runs 6"
+        );
         set.experiment.plan.runs = None;
         // Only one target is still too short.
         for run in set.runs.iter_mut().filter(|p| p.target == "flock") {
             run.operations = 12_000;
         }
-        assert_eq!(of(&set), "jostle contend sysv -w 1000 -t 12");
+        assert_eq!(next_of(&set), "jostle contend sysv -w 1000 -t 12");
     }
 
     #[test]
@@ -372,28 +379,28 @@ mod tests {
         let command = "jostle contend flock sysv -w 10:1000 -t 5 --runs 6";
         let mut set = made::set();
         set.end = None;
-        assert_eq!(of(&set), command);
+        assert_eq!(next_of(&set), command);
         set.end = Some(End {
             exit: 130,
             error: Some("interrupted".to_owned()),
             elapsed_s: 3.0,
         });
-        assert_eq!(of(&set), command);
+        assert_eq!(next_of(&set), command);
         set.runs.clear();
-        assert_eq!(of(&set), command);
+        assert_eq!(next_of(&set), command);
     }
 
     #[test]
     fn a_lock_that_does_not_exclude_is_asked_with_two_workers() {
         let mut set = made::broken();
-        assert_eq!(of(&set), "jostle contend busted -w 2 -t 5 --runs 6");
+        assert_eq!(next_of(&set), "jostle contend busted -w 2 -t 5 --runs 6");
         // With two already, the next question is asked instead.
         for run in &mut set.runs {
             run.at.workers = Some(2);
         }
         set.experiment.plan.workers = Some(List(vec![2]));
         assert_eq!(
-            of(&set),
+            next_of(&set),
             "jostle contend busted -w 2 -b 0 -i 0 -t 5 --runs 6"
         );
     }
@@ -404,10 +411,10 @@ mod tests {
         for run in &mut set.runs {
             run.around.machine.stolen_ticks = 20;
         }
-        assert_eq!(of(&set), "jostle contend flock sysv -w 10");
+        assert_eq!(next_of(&set), "jostle contend flock sysv -w 10");
         let mut set = clean();
         set.runs[0].around.errors.insert("ENOLCK".to_owned(), 1);
-        assert_eq!(of(&set), "jostle doctor");
+        assert_eq!(next_of(&set), "jostle doctor");
     }
 
     /// Beside programs that took 83 % of the CPUs the next command was `--rate 50`.
@@ -423,7 +430,7 @@ mod tests {
                     ..Accounts::default()
                 }));
             }
-            of(&set)
+            next_of(&set)
         };
         // Also where only the canary is late: a lower rate wakes no sooner.
         for others_s in [0.83, 0.01] {
@@ -438,11 +445,11 @@ mod tests {
         for run in &mut set.runs {
             run.around.machine.stolen_ticks = run.around.machine.busy_ticks / 15; // SUSPECT
         }
-        assert!(of(&set).contains("-t 13"));
+        assert!(next_of(&set).contains("-t 13"));
         for run in &mut set.runs {
             run.around.machine.stolen_ticks = run.around.machine.busy_ticks; // INVALID
         }
-        assert!(!of(&set).contains("-t 13"));
+        assert!(!next_of(&set).contains("-t 13"));
     }
 
     /// The advice once followed the words of a verdict, so that rewording one changed it.
@@ -466,9 +473,9 @@ mod tests {
         for run in &mut set.runs {
             run.blocked_share = Some(0.0);
         }
-        assert_eq!(of(&set), "jostle contend flock sysv -w 100");
+        assert_eq!(next_of(&set), "jostle contend flock sysv -w 100");
         set.experiment.plan.hold = Some(Busy::Sleep(Nanos::ZERO));
-        assert_eq!(of(&set), "jostle contend flock sysv -w 10"); // 1 ms is the default
+        assert_eq!(next_of(&set), "jostle contend flock sysv -w 10"); // 1 ms is the default
     }
 
     #[test]
@@ -480,7 +487,7 @@ mod tests {
             }
             run.window.warmup_s = 0.7;
         }
-        assert_eq!(of(&set), "jostle contend flock sysv -w 10 --warmup 2s");
+        assert_eq!(next_of(&set), "jostle contend flock sysv -w 10 --warmup 2s");
     }
 
     #[test]
@@ -491,7 +498,7 @@ mod tests {
                 .errors
                 .insert(clock::BEFORE_RELEASE.to_owned(), 100);
         }
-        assert_eq!(of(&set), "jostle contend sysv -w 10 --place same");
+        assert_eq!(next_of(&set), "jostle contend sysv -w 10 --place same");
     }
 
     #[test]
@@ -506,7 +513,7 @@ mod tests {
             |plan| plan.workers = Some(List(vec![1])),
         ] {
             change(&mut set.experiment.plan);
-            asked.push(of(&set));
+            asked.push(next_of(&set));
         }
         assert_eq!(
             asked,

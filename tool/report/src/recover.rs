@@ -51,14 +51,17 @@ pub(crate) static COLUMNS: &[Column] = &[
     })
     .rank(1),
     figure(["old owner", "was told"], |point| {
-        of(Summary::of(point)?.told)
+        yes_or_no(Summary::of(point)?.told)
     })
     .rank(2),
     figure(["stale write", "refused"], |point| {
-        of(Summary::of(point)?.refused)
+        yes_or_no(Summary::of(point)?.refused)
     })
     .rank(3),
-    figure(["in", "order"], |point| of(Summary::of(point)?.in_order)).rank(4),
+    figure(["in", "order"], |point| {
+        yes_or_no(Summary::of(point)?.in_order)
+    })
+    .rank(4),
 ];
 
 /// The title of the time for which two owned the lock.
@@ -88,7 +91,7 @@ fn signed(nanos: i64) -> String {
     }
 }
 
-fn of(of: Fraction) -> Option<String> {
+fn yes_or_no(of: Fraction) -> Option<String> {
     match (of.of, of.all()) {
         (0, _) => None,
         (_, Some(true)) => Some("yes".to_owned()),

@@ -306,7 +306,7 @@ mod tests {
     use jostle_stats::fixtures::{Rated, experiment};
 
     /// A search with these steps.
-    fn of(find: &str, steps: &[Rated]) -> ResultSet {
+    fn search(find: &str, steps: &[Rated]) -> ResultSet {
         let runs = steps.iter().zip(1..).map(|(step, block)| Run {
             block,
             run: block,
@@ -365,7 +365,7 @@ mod tests {
             ),
         ];
         for (steps, finding, sentence, next) in table {
-            let page = pages(&[of("p99<5ms", steps)]).remove(0);
+            let page = pages(&[search("p99<5ms", steps)]).remove(0);
             let found = page
                 .lines
                 .iter()

@@ -59,7 +59,7 @@ pub(crate) struct View<'v, 'a> {
 }
 
 impl<'v, 'a> View<'v, 'a> {
-    pub(crate) fn of(set: &'v ResultSet, all: &'v [PointSummary<'a>]) -> View<'v, 'a> {
+    pub(crate) fn new(set: &'v ResultSet, all: &'v [PointSummary<'a>]) -> View<'v, 'a> {
         let points = all.iter().filter(|point| point.is_usable()).collect();
         View { set, all, points }
     }
@@ -169,7 +169,7 @@ static CLAUSES: &[Clause] = &[
 
 /// The lines of a result.
 pub(crate) fn lines(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<Line> {
-    let view = View::of(set, points);
+    let view = View::new(set, points);
     let workload = set.experiment.plan.workload;
     let mut lines: Vec<Line> = Vec::new();
     let mut told: Vec<String> = Vec::new();
@@ -234,7 +234,7 @@ pub(crate) struct Lead {
 /// The difference that is decided and greatest; else the ways of service, where they differ; else
 /// what a look shows; else the first answer of these workloads. None where nothing was found.
 pub(crate) fn lead(set: &ResultSet, points: &[PointSummary<'_>], lines: &[Line]) -> Option<Lead> {
-    let view = View::of(set, points);
+    let view = View::new(set, points);
     let of = |question: &str| lines.iter().find(|line| line.question == question);
     let told = |line: Option<&Line>, is_finding: bool| {
         Some(Lead {

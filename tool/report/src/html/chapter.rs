@@ -252,8 +252,8 @@ fn arrange(series: &mut [Series<'_>], several: bool) {
     series.sort_by_key(|series| (series.index, series.set));
     for (at, series) in series.iter_mut().enumerate() {
         series.style = match several {
-            true => Style::of(series.index, series.set, series.set),
-            false => Style::of(at, at, series.set),
+            true => Style::numbered(series.index, series.set, series.set),
+            false => Style::numbered(at, at, series.set),
         };
         series.index = at;
         series.spots.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -365,7 +365,7 @@ impl Chapter<'_> {
 
     /// How values of a figure are printed.
     pub(super) fn unit(&self, figure: &Figure) -> Unit {
-        Unit::of(figure, self.per_second())
+        Unit::shown(figure, self.per_second())
     }
 
     /// All swept values, ascending, each once.
@@ -479,7 +479,7 @@ mod tests {
         // A target keeps its colour, an experiment its shape and dashes.
         let styles = found[0].series.iter().map(|series| series.style);
         let expected = [(0, 0), (0, 1), (1, 0), (1, 1)];
-        assert!(styles.eq(expected.map(|(target, set)| Style::of(target, set, set))));
+        assert!(styles.eq(expected.map(|(target, set)| Style::numbered(target, set, set))));
         assert_eq!(labels_of(&found[1]), ["flock"]);
     }
 

@@ -85,7 +85,7 @@ pub(crate) struct Style {
 
 impl Style {
     /// The so-manieth colour, shape and dashes; they repeat.
-    pub(super) fn of(colour: usize, shape: usize, dashes: usize) -> Style {
+    pub(super) fn numbered(colour: usize, shape: usize, dashes: usize) -> Style {
         Style {
             colour: colour % COLOURS,
             shape: shape % SHAPES.len(),

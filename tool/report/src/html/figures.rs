@@ -243,10 +243,10 @@ fn x_title(chapter: &Chapter<'_>) -> String {
 }
 
 /// Values of spots, by the spots' numbers.
-type Known<T> = BTreeMap<usize, T>;
+type BySpot<T> = BTreeMap<usize, T>;
 
 /// Values of the spots of a chapter whose figures may be shown.
-fn known<T>(chapter: &Chapter<'_>, of: impl Fn(&Spot<'_>) -> Option<T>) -> Known<T> {
+fn known<T>(chapter: &Chapter<'_>, of: impl Fn(&Spot<'_>) -> Option<T>) -> BySpot<T> {
     let spots = chapter.series.iter().flat_map(|series| &series.spots);
     let usable = spots.filter(|spot| spot.usable());
     let found = usable.filter_map(|spot| Some((spot.number, of(spot)?)));
@@ -255,7 +255,7 @@ fn known<T>(chapter: &Chapter<'_>, of: impl Fn(&Spot<'_>) -> Option<T>) -> Known
 
 /// The series of which something is known. One of INVALID points alone has a drawing too,
 /// which says so. None where nothing is known of any.
-fn told<'s, 'a, T>(chapter: &'s Chapter<'a>, known: &Known<T>) -> Option<Vec<&'s Series<'a>>> {
+fn told<'s, 'a, T>(chapter: &'s Chapter<'a>, known: &BySpot<T>) -> Option<Vec<&'s Series<'a>>> {
     let is_told = |series: &&Series<'_>| {
         let mut spots = series.spots.iter();
         spots.any(|spot| !spot.usable() || known.contains_key(&spot.number))

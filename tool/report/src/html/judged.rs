@@ -108,7 +108,7 @@ fn bars(watched: &Watched) -> Markup {
         dl.busy { @for (at, name, share) in known {
             dt { (name) }
             dd {
-                svg.(Style::of(at, at, at).colour()) width=(LONG) height="14" aria-hidden="true" {
+                svg.(Style::numbered(at, at, at).colour()) width=(LONG) height="14" aria-hidden="true" {
                     rect.whole width=(LONG) height="14" {}
                     rect.share width=(format!("{:.1}", LONG * share)) height="14" {}
                 }
@@ -230,7 +230,7 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<
     let y = (Axis::of_values(unit, &all, up), unit.title().to_owned());
     let mut chart = Chart::new(SIZE, longest, x, y).opening(Scale::Linear);
     for (at, (name, values)) in lines.iter().enumerate() {
-        let style = Style::of(at, at, at);
+        let style = Style::numbered(at, at, at);
         let points = watched.end_s.iter().copied().zip(values.iter().copied());
         let points = thinned(&points.collect::<Vec<_>>());
         chart.line(&style.colour(), style.dashes(), &points);

@@ -201,10 +201,6 @@ mod tests {
     use crate::made;
     use jostle_model::plan::Place;
 
-    fn of(sets: &[&ResultSet]) -> Vec<String> {
-        labels(sets)
-    }
-
     #[test]
     fn two_kernels_are_labelled_by_their_kernels() {
         let (old, mut new) = (made::set(), made::set());
@@ -212,7 +208,7 @@ mod tests {
         new.experiment.environment.memory_available_bytes = 7;
         new.experiment.plan.seed = Some(7);
         new.experiment.started_at = "2026-12-01T00:00:00Z".to_owned();
-        assert_eq!(of(&[&old, &new]), ["Linux 6.18", "Linux 6.19"]);
+        assert_eq!(labels(&[&old, &new]), ["Linux 6.18", "Linux 6.19"]);
         let names: Vec<String> = differences(&[&old, &new])
             .into_iter()
             .map(|d| d.name)
@@ -225,7 +221,7 @@ mod tests {
         let (free, mut same) = (made::set(), made::set());
         same.experiment.plan.place = Some(Place::Same);
         same.experiment.plan.runs = Some(9);
-        assert_eq!(of(&[&free, &same]), ["place none", "place same"]);
+        assert_eq!(labels(&[&free, &same]), ["place none", "place same"]);
     }
 
     #[test]
@@ -243,17 +239,17 @@ mod tests {
         ];
         let sets: Vec<&ResultSet> = sets.iter().collect();
         assert_eq!(
-            of(&sets),
+            labels(&sets),
             ["6.18, host reef", "6.19, host reef", "6.19, host lagoon"]
         );
-        assert_eq!(of(&sets[..2]), ["6.18", "6.19"]);
+        assert_eq!(labels(&sets[..2]), ["6.18", "6.19"]);
     }
 
     #[test]
     fn what_nothing_tells_apart_is_numbered_and_one_alone_has_no_label() {
         let set = made::set();
-        assert_eq!(of(&[&set, &set]), ["#1", "#2"]);
-        assert_eq!(of(&[&set]), [""]);
+        assert_eq!(labels(&[&set, &set]), ["#1", "#2"]);
+        assert_eq!(labels(&[&set]), [""]);
     }
 
     #[test]
@@ -262,12 +258,15 @@ mod tests {
         new.label = Some("new".to_owned());
         let mut other = new.clone();
         other.experiment.plan.place = Some(Place::Same);
-        assert_eq!(of(&[&new]), ["new"]);
-        assert_eq!(of(&[&new, &other]), ["new, place none", "new, place same"]);
+        assert_eq!(labels(&[&new]), ["new"]);
+        assert_eq!(
+            labels(&[&new, &other]),
+            ["new, place none", "new, place same"]
+        );
         let mut named = old.clone();
         named.label = Some("old".to_owned());
-        assert_eq!(of(&[&named, &new]), ["old", "new"]);
-        assert_eq!(of(&[&old, &new]), ["#1", "new"]);
+        assert_eq!(labels(&[&named, &new]), ["old", "new"]);
+        assert_eq!(labels(&[&old, &new]), ["#1", "new"]);
     }
 
     #[test]
@@ -275,7 +274,7 @@ mod tests {
         let (mut with, without) = (made::set(), made::set());
         with.experiment.environment.governor = Some("powersave".to_owned());
         assert_eq!(
-            of(&[&with, &without]),
+            labels(&[&with, &without]),
             ["governor powersave", "no governor"]
         );
     }

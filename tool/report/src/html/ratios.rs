@@ -110,7 +110,7 @@ struct Across {
 }
 
 impl Across {
-    fn of(rows: &[&Compared], within: f64) -> Across {
+    fn spanning(rows: &[&Compared], within: f64) -> Across {
         let mut most = (1.0 + within).ln() * 2.0;
         for ratio in rows.iter().filter_map(|row| row.ratio_told()) {
             for end in [ratio.ratio, ratio.low, ratio.high] {
@@ -147,7 +147,7 @@ impl Across {
 }
 
 fn draw(rows: &[&Compared], within: f64, title: &str) -> Markup {
-    let across = Across::of(rows, within);
+    let across = Across::spanning(rows, within);
     let foot = TOP + ROW * rows.len() as f64;
     let height = foot + FOOT;
     let band = (across.at(1.0 / (1.0 + within)), across.at(1.0 + within));

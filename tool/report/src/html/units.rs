@@ -23,7 +23,7 @@ pub(super) enum Unit {
 
 impl Unit {
     /// That of a figure, whose rates are counted in this.
-    pub(super) fn of(figure: &Figure, per_second: &'static str) -> Unit {
+    pub(super) fn shown(figure: &Figure, per_second: &'static str) -> Unit {
         match figure.unit {
             "per_s" => Unit::PerSecond(per_second),
             "ns" => Unit::Time(1.0),

@@ -62,13 +62,13 @@ static TRACKS: &[Track] = &[
 ];
 
 /// Of one point: the slices over all runs, and the drift if there is one.
-struct Course<'s, 'a> {
+struct RunCurve<'s, 'a> {
     spot: &'s Spot<'a>,
     slices: Vec<(f64, f64)>,
     drift: Option<f64>,
 }
 
-impl Course<'_, '_> {
+impl RunCurve<'_, '_> {
     /// The label at the end of its line: the series or the swept value, and the drift.
     fn name(&self, chapter: &Chapter<'_>, series: &Series<'_>) -> String {
         let name = match chapter.sweeps() {
@@ -102,7 +102,7 @@ pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Drawing> {
 }
 
 fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Drawing> {
-    let all: Vec<(&Series<'_>, Vec<Course<'_, '_>>)> = chapter
+    let all: Vec<(&Series<'_>, Vec<RunCurve<'_, '_>>)> = chapter
         .series
         .iter()
         .map(|series| (series, courses(track, series)))
@@ -115,7 +115,7 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Drawing> {
     let steady = all
         .iter()
         .flat_map(|(_, courses)| courses)
-        .all(Course::is_steady);
+        .all(RunCurve::is_steady);
     let series: Vec<&Series<'_>> = all.iter().map(|(series, _)| *series).collect();
     let charts = match steady {
         true => Vec::new(),
@@ -134,7 +134,7 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Drawing> {
     })
 }
 
-fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<Course<'s, 'a>> {
+fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<RunCurve<'s, 'a>> {
     let course = |spot: &'s Spot<'a>| {
         let slices = |run: &[Slice]| -> Vec<Option<f64>> { run.iter().map(track.of).collect() };
         let runs: Vec<Vec<Option<f64>>> = spot
@@ -150,7 +150,7 @@ fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<Course<'s, 'a>>
         };
         let slices: Vec<(f64, f64)> = (0..count).filter_map(over_runs).collect();
         let told = slices.iter().any(|(_, value)| *value > 0.0);
-        told.then(|| Course {
+        told.then(|| RunCurve {
             spot,
             slices,
             drift: drift(&runs),
@@ -176,7 +176,7 @@ fn percent(drift: f64) -> String {
 
 /// As many lines as can be told apart, the first and the last among them; the
 /// table has all.
-fn thinned<'c, 's, 'a>(courses: &'c [Course<'s, 'a>]) -> Vec<&'c Course<'s, 'a>> {
+fn thinned<'c, 's, 'a>(courses: &'c [RunCurve<'s, 'a>]) -> Vec<&'c RunCurve<'s, 'a>> {
     let last = courses.len().saturating_sub(1);
     match courses.len() > LINES {
         true => (0..LINES)
@@ -186,7 +186,7 @@ fn thinned<'c, 's, 'a>(courses: &'c [Course<'s, 'a>]) -> Vec<&'c Course<'s, 'a>>
     }
 }
 
-type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Course<'s, 'a>>);
+type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<RunCurve<'s, 'a>>);
 
 fn draw(
     chapter: &Chapter<'_>,

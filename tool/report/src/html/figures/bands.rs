@@ -2,7 +2,7 @@
 //! bands, on the same axes, so that drawings can be compared.
 
 use super::{
-    Cell, Chapter, Data, Drawing, Known, Subject, chart, cross, draw_stretch, is_crowded, known,
+    BySpot, Cell, Chapter, Data, Drawing, Subject, chart, cross, draw_stretch, is_crowded, known,
     mark, panels, stretches, told,
 };
 use crate::html::chapter::{Series, Spot};
@@ -191,7 +191,7 @@ fn draw(
     chapter: &Chapter<'_>,
     spread: &Spread,
     size: Size,
-    all: &Known<Levels>,
+    all: &BySpot<Levels>,
     shown: &[&Series<'_>],
 ) -> maud::Markup {
     let longest = if chapter.sweeps() { 5 } else { 0 };
@@ -213,7 +213,12 @@ fn draw(
     chart.draw(&format!("{whose}, by {}", chapter.swept_words()))
 }
 
-fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, all: &Known<Levels>) {
+fn draw_series(
+    chart: &mut Chart,
+    chapter: &Chapter<'_>,
+    series: &Series<'_>,
+    all: &BySpot<Levels>,
+) {
     let class = series.style.colour();
     let none = Levels::new();
     let levels_of = |spot: &Spot<'_>| all.get(&spot.number).unwrap_or(&none);
@@ -322,7 +327,7 @@ fn marks(
     }
 }
 
-fn table(chapter: &Chapter<'_>, all: &Known<Levels>) -> Data {
+fn table(chapter: &Chapter<'_>, all: &BySpot<Levels>) -> Data {
     let measured =
         |(name, _): &&(&'static str, &str)| all.values().any(|levels| levels.contains_key(name));
     let names: Vec<(&str, &str)> = NAMES.iter().filter(measured).copied().collect();

@@ -3,7 +3,7 @@
 //! of an open loop, the cliff of connections.
 
 use super::{
-    Cell, Chapter, Data, Drawing, Known, LARGE, beside, chart, cross, draw_stretch, known, look,
+    BySpot, Cell, Chapter, Data, Drawing, LARGE, beside, chart, cross, draw_stretch, known, look,
     mark, overlaid, stretches,
 };
 use crate::closing::rate::knee;
@@ -45,7 +45,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    fn of(estimate: Estimate) -> Reading {
+    fn from_estimate(estimate: Estimate) -> Reading {
         Reading {
             median: estimate.median,
             ends: (estimate.runs > 1).then_some((estimate.low, estimate.high)),
@@ -98,7 +98,7 @@ pub(crate) static OPERATION: Latency = Latency {
                     .of(figures::ACQUIRE_P50)
                     .or(point.of(figures::BATCH_P50))
                     .or(point.of(figures::SERVICE_P50))?;
-                Some(Reading::of(known))
+                Some(Reading::from_estimate(known))
             },
         },
         Level {
@@ -110,7 +110,7 @@ pub(crate) static OPERATION: Latency = Latency {
                         .of(figures::BATCH_P99)
                         .or(point.of(figures::SERVICE_P99)),
                 };
-                known.map(Reading::of)
+                known.map(Reading::from_estimate)
             },
         },
     ],
@@ -124,11 +124,11 @@ pub(crate) static HOLDING: Latency = Latency {
     levels: &[
         Level {
             name: "acquire",
-            of: |point| point.of(figures::ACQUIRE_P50).map(Reading::of),
+            of: |point| point.of(figures::ACQUIRE_P50).map(Reading::from_estimate),
         },
         Level {
             name: "release",
-            of: |point| point.of(figures::RELEASE_P50).map(Reading::of),
+            of: |point| point.of(figures::RELEASE_P50).map(Reading::from_estimate),
         },
     ],
     rise: |_| None,
@@ -141,11 +141,11 @@ pub(crate) static CONNECTING: Latency = Latency {
     levels: &[
         Level {
             name: "p50",
-            of: |point| measured(point).map(Reading::of),
+            of: |point| measured(point).map(Reading::from_estimate),
         },
         Level {
             name: "p99",
-            of: |point| point.of(figures::CONNECT_P99).map(Reading::of),
+            of: |point| point.of(figures::CONNECT_P99).map(Reading::from_estimate),
         },
     ],
     rise: cliff,
@@ -238,7 +238,7 @@ pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Drawing> {
 fn draw(
     chapter: &Chapter<'_>,
     of: &Latency,
-    (all, size): (&Known<Vec<Option<Reading>>>, Size),
+    (all, size): (&BySpot<Vec<Option<Reading>>>, Size),
     shown: &[&Series<'_>],
 ) -> maud::Markup {
     let several = shown.len() > 1;
@@ -285,7 +285,7 @@ fn draw_level(
     chart: &mut Chart,
     chapter: &Chapter<'_>,
     series: &Series<'_>,
-    all: &Known<Vec<Option<Reading>>>,
+    all: &BySpot<Vec<Option<Reading>>>,
     (at, level, several): (usize, &Level, bool),
 ) {
     let class = series.style.colour();
@@ -336,7 +336,7 @@ fn draw_level(
     }
 }
 
-fn table(chapter: &Chapter<'_>, of: &Latency, all: &Known<Vec<Option<Reading>>>) -> Data {
+fn table(chapter: &Chapter<'_>, of: &Latency, all: &BySpot<Vec<Option<Reading>>>) -> Data {
     let columns = of.levels.iter().map(|level| level.name.to_owned());
     super::data(chapter, columns.collect(), |_, spot| {
         let cell = |level: &Option<Reading>| match level {

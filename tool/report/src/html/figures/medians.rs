@@ -2,8 +2,8 @@
 //! over the runs, its interval, and each run.
 
 use super::{
-    Cell, Chapter, Drawing, Known, LARGE, SMALL, Subject, beside, chart, cross, data, draw_stretch,
-    is_crowded, known, mark, overlaid, stretches,
+    BySpot, Cell, Chapter, Drawing, LARGE, SMALL, Subject, beside, chart, cross, data,
+    draw_stretch, is_crowded, known, mark, overlaid, stretches,
 };
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Size};
@@ -95,7 +95,7 @@ fn draw(
     chapter: &Chapter<'_>,
     of: &Figure,
     (title, size): (&str, Size),
-    found: &Known<Runs>,
+    found: &BySpot<Runs>,
     shown: &[&Series<'_>],
 ) -> maud::Markup {
     let unit = chapter.unit(of);
@@ -146,7 +146,12 @@ fn draw(
     chart.draw(&format!("{title}, by {}", chapter.swept_words()))
 }
 
-fn draw_series(chart: &mut Chart, chapter: &Chapter<'_>, series: &Series<'_>, found: &Known<Runs>) {
+fn draw_series(
+    chart: &mut Chart,
+    chapter: &Chapter<'_>,
+    series: &Series<'_>,
+    found: &BySpot<Runs>,
+) {
     let class = series.style.colour();
     let by = beside(chapter, series);
     let spots = series.spots.iter();
@@ -231,7 +236,7 @@ fn ideals(chapter: &Chapter<'_>, shown: &[&Series<'_>]) -> Vec<Vec<(f64, f64)>> 
 }
 
 /// Without the single runs where there are too many points to draw them.
-fn table(chapter: &Chapter<'_>, unit: Unit, found: &Known<Runs>) -> super::Data {
+fn table(chapter: &Chapter<'_>, unit: Unit, found: &BySpot<Runs>) -> super::Data {
     let crowded = is_crowded(chapter);
     let kind = |(over, _): &Runs| match (over.runs, over.interval) {
         (1, _) => "one run".to_owned(),

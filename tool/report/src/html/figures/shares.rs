@@ -2,7 +2,7 @@
 //! for each series.
 
 use super::{
-    Cell, Chapter, Data, Drawing, Known, chart, cross, known, mark, panels, stretches, told,
+    BySpot, Cell, Chapter, Data, Drawing, chart, cross, known, mark, panels, stretches, told,
 };
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::Chart;
@@ -107,7 +107,7 @@ fn draw_series(
     chart: &mut Chart,
     chapter: &Chapter<'_>,
     series: &Series<'_>,
-    shares: &Known<Share>,
+    shares: &BySpot<Share>,
 ) {
     let class = series.style.colour();
     let share_at = |spot: &Spot<'_>| {
@@ -157,7 +157,7 @@ fn draw_series(
     }
 }
 
-fn table(chapter: &Chapter<'_>, unit: Unit, shares: &Known<Share>) -> Data {
+fn table(chapter: &Chapter<'_>, unit: Unit, shares: &BySpot<Share>) -> Data {
     let mut columns = vec![unit.heading("least")];
     columns.extend(["mean", "most", "beside"].map(str::to_owned));
     super::data(chapter, columns, |_, spot| {
