@@ -39,11 +39,12 @@ fn a_lock_that_cannot_be_renewed_ends_its_command_before_anybody_else_has_it() {
     // On request it goes on.
     let words = format!("--on-loss warn {HOLD}");
     let holder = Running::start(&mut lock_at(&url, &words));
-    daemon.await_held();
+    let started = || jostle_sys::process::forked_by(holder.pid());
+    eventually("the command starts", || started().len() == 1);
     cut(true);
     assert!(daemon.lock("job -- true").status().unwrap().success());
     cut(false);
-    let children = jostle_sys::process::forked_by(holder.pid());
+    let children = started();
     assert!(
         children.len() == 1 && !is_over(children[0]),
         "no guard, and the command goes on"
