@@ -146,7 +146,7 @@ words! {
     "Why": "The cause of the cliff, where the ports that the kernel chose show it.";
     "Avoid": "What avoids the cliff.";
     "Balance": "How evenly connections went to the processes that accept them.";
-    "Knee": "The highest rate at which the requests are answered in time; beyond it, what is the limit.";
+    "Knee": "The highest rate at which the requests are answered in time; beyond it, what is known of the limit.";
     "Found": "What `rate --find` found.";
     "Next grant": "When another gets the lock after a fault.";
     "Lease": "The service granted another lease than was asked for.";

@@ -105,9 +105,10 @@ fn holds(point: &PointSummary<'_>) -> Option<String> {
 fn bent(point: &PointSummary<'_>) -> Option<String> {
     let rate = grouped(point.at.rate?);
     let who = match point.verdict.limited_by {
-        Some(LimitedBy::Generator) => "the generator",
-        Some(LimitedBy::Machine) => "the machine",
-        _ => "the target",
+        Some(LimitedBy::Generator) => "the generator is the limit",
+        Some(LimitedBy::Machine) => "the machine is the limit",
+        // Whether more slots would have done more was not tried.
+        _ => "it does not keep up, or wants more slots (-w)",
     };
     if let Some(why) = point.verdict.why_invalid() {
         return Some(format!("INVALID at {rate}/s: {}", why.text));
@@ -121,10 +122,7 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
     let sent = late.map_or(String::new(), |late| {
         format!(", sent {} late (p99)", time(late))
     });
-    Some(format!(
-        "at {rate}/s {who} is the limit: {}{sent}",
-        parts.join(", ")
-    ))
+    Some(format!("at {rate}/s {who}: {}{sent}", parts.join(", ")))
 }
 
 fn span(response: Response) -> String {
@@ -168,8 +166,8 @@ mod tests {
             (&[Rated::at(100)], "Holds 100/s (p99 response 400 us)."),
             (
                 &[Rated::at(100), Rated::at(1_000), slow],
-                "Holds up to 1,000/s (p99 response 400 us); at 10,000/s the target \
-                 is the limit: 100 % answered, p99 response 1.7 ms, sent 20 us late (p99).",
+                "Holds up to 1,000/s (p99 response 400 us); at 10,000/s it \
+                 does not keep up, or wants more slots (-w): 100 % answered, p99 response 1.7 ms, sent 20 us late (p99).",
             ),
             (
                 &[
@@ -181,8 +179,8 @@ mod tests {
                     },
                 ],
                 // A p99 of 300 requests has three beyond it.
-                "Holds up to 1,000/s (p99 response 400 us); at 10,000/s the target \
-                 is the limit: 30 % answered, p99 response at least 1.0 s.",
+                "Holds up to 1,000/s (p99 response 400 us); at 10,000/s it \
+                 does not keep up, or wants more slots (-w): 30 % answered, p99 response at least 1.0 s.",
             ),
             (
                 &[
@@ -201,7 +199,7 @@ mod tests {
                     done: 500,
                     ..Rated::at(100)
                 }],
-                "At 100/s the target is the limit: 50 % answered",
+                "At 100/s it does not keep up, or wants more slots (-w): 50 % answered",
             ),
         ];
         for (runs, text) in table {
