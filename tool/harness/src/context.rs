@@ -23,7 +23,7 @@ pub const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 /// A run that failed; the message is for the user.
 pub struct Aborted(pub String);
 
-/// What a part of a run comes to.
+/// The outcome of a part of a run.
 pub type Result<T, E = Aborted> = std::result::Result<T, E>;
 
 /// The keeper's means for every run.

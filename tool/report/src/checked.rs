@@ -1,4 +1,4 @@
-//! What was checked, and the cost of the measuring itself: the lines Safety and Checked, and what
+//! The checks that were made and the cost of measuring: the lines Safety and Checked, and what
 //! `-v` adds to them.
 
 use crate::ResultSet;

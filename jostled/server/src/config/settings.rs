@@ -63,7 +63,7 @@ pub struct Settings {
     #[arg(long, value_name = "WHAT")]
     pub store: Option<StoreKind>,
 
-    /// What a start after an end without handover does: `wait` grants nothing until every
+    /// How jostled starts when it ended without a handover: `wait` grants nothing until every
     /// lease that may exist has ended, `grant` grants at once. Default: wait
     #[arg(long, value_name = "WHAT")]
     pub after_crash: Option<AfterCrash>,

@@ -65,7 +65,7 @@ pub enum KeeperError {
     Start(#[source] io::Error),
 }
 
-/// What a request to a keeper comes to.
+/// The outcome of a request to a keeper.
 pub type Result<T, E = KeeperError> = std::result::Result<T, E>;
 
 /// The parent's end of the keeper.

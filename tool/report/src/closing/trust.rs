@@ -42,8 +42,9 @@ pub(super) fn trust(view: &View<'_, '_>) -> Vec<Values> {
         [(first, best), ref others @ ..] => {
             let others = others.iter().map(|(count, is)| format!("{count} {is}"));
             let others = others.collect::<Vec<_>>().join(", ");
+            let are = if first == 1 { "is" } else { "are" };
             vec![format!(
-                "{first} of {all} points are {best}, {others}: the notes have the reasons"
+                "{first} of {all} points {are} {best}, {others}: the notes have the reasons"
             )]
         }
     };

@@ -31,7 +31,7 @@ fn found(run: &Run) -> Option<Harm> {
 }
 
 #[test]
-fn a_neighbour_harms_only_while_ours_wait_and_waiting_only_while_it_runs() {
+fn a_neighbour_takes_a_cpu_only_while_ours_wait_and_waiting_harms_only_while_it_runs() {
     for (others_s, waited_s, stolen_s, share) in [
         (2.0, 0.0, 0.0, 0.0), // it ran while ours slept
         (0.0, 9.0, 0.0, 0.0), // ours wait for each other
@@ -43,6 +43,21 @@ fn a_neighbour_harms_only_while_ours_wait_and_waiting_only_while_it_runs() {
         let harm = found(&disturbed(Some(others_s), Some(waited_s), stolen_s)).unwrap();
         assert!((harm.share - share).abs() < 1e-9, "{others_s} {waited_s}");
     }
+}
+
+/// Two workers did 0.66 of their rate beside a program that read /proc/locks; none of them waited
+/// for a CPU.
+#[test]
+fn a_neighbour_that_takes_no_cpu_from_ours_may_hold_them_up_all_the_time_that_it_runs() {
+    let high = |others_s, workers| {
+        let mut run = disturbed(Some(others_s), Some(0.0), 0.0);
+        run.at.workers = Some(workers);
+        found(&run).unwrap().high
+    };
+    assert!((high(1.0, 2) - 1.25).abs() < 1e-9);
+    assert_eq!(high(2.6, 2), f64::INFINITY);
+    // A worker alone that asks no server waits for nobody.
+    assert_eq!(high(2.6, 1), 1.0);
 }
 
 #[test]

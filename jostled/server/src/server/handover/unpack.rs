@@ -61,7 +61,7 @@ pub(super) fn could_go_on(config: &Config, state: State) -> Result<(), StateErro
 fn check(config: &Config, state: &State) -> Result<(), StateError> {
     let at = state.table.at();
     let clock = now();
-    ensure!(at <= clock => "it is of the future");
+    ensure!(at <= clock => "it was written in the future");
     ensure!(state.started <= at.0 && state.begun <= clock.0 => "it began in the future");
     let (next, end) = state.table.tokens();
     ensure!(next >= 1 && end <= END => "its tokens go from {next} to {end}");

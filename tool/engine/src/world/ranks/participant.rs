@@ -139,7 +139,7 @@ impl<L: Link, P: Port> Participant<L, P> {
         };
         match word {
             Ok(ToHost::Rest) => self.patience = self.limits.rest,
-            // What cannot be read is of another version, which refuses us.
+            // A message that cannot be read comes from another version, which refuses us.
             Ok(ToHost::Farewell) | Err(_) => return Ok(true),
             Ok(word) => {
                 self.working = match &word {
