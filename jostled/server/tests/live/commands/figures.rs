@@ -1,6 +1,7 @@
 //! Tests that judge figures of this machine: what CONTENTION costs, in pairs of runs.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 
 use jostle_resp::request::encode;
@@ -8,8 +9,10 @@ use jostle_resp::request::encode;
 use crate::common::{Daemon, root};
 
 /// Pairs of runs, and requests in a run.
-const PAIRS: usize = 100;
+const PAIRS: usize = 60;
 const REQUESTS: usize = 100_000;
+/// Clients in line for one lock.
+const LINE: usize = 50;
 
 /// The daemon as packages have it, with this much memory for CONTENTION.
 fn daemon(memory: &str) -> Daemon {
@@ -29,50 +32,56 @@ fn daemon(memory: &str) -> Daemon {
     )
 }
 
-/// The daemon's CPU seconds while two clients send these requests over and over, each without
-/// waiting for replies.
-fn cpu_s(daemon: &Daemon, lines: &[&str]) -> f64 {
-    let used = || {
-        let info = daemon.client().ask("INFO cpu");
-        let text = info.as_text().unwrap().to_owned();
-        let seconds = text.split("used_cpu_seconds:").nth(1).unwrap();
-        seconds
-            .split("\r\n")
-            .next()
-            .unwrap()
-            .parse::<f64>()
-            .unwrap()
-    };
+fn used_s(daemon: &Daemon) -> f64 {
+    let info = daemon.client().ask("INFO cpu");
+    let text = info.as_text().unwrap();
+    let seconds = text.split("used_cpu_seconds:").nth(1).unwrap();
+    seconds.split("\r\n").next().unwrap().parse().unwrap()
+}
+
+fn encoded(lines: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in lines {
-        encode(
-            &mut bytes,
-            &line.split(' ').map(str::as_bytes).collect::<Vec<_>>(),
-        );
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        encode(&mut bytes, &words);
     }
-    let times = REQUESTS / 2 / lines.len();
-    let (bytes, count) = (bytes.repeat(times), times * lines.len());
-    let before = used();
+    bytes
+}
+
+/// Reads so many replies, each of which is a line.
+fn drain(mut stream: &TcpStream, mut left: usize) {
+    let mut replies = vec![0; 1 << 16];
+    while left > 0 {
+        let length = stream.read(&mut replies).unwrap();
+        left -= replies[..length].iter().filter(|b| **b == b'\n').count();
+    }
+}
+
+/// One client is refused over and over, without waiting for replies.
+fn refused(daemon: &Daemon) {
+    let stream = daemon.client().stream;
+    let bytes = encoded(&["TRYLOCK taken"]).repeat(REQUESTS);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let stream = daemon.client().stream;
-                let mut reads = stream.try_clone().unwrap();
-                let reader = scope.spawn(move || {
-                    let (mut left, mut replies) = (count, vec![0; 1 << 16]);
-                    while left > 0 {
-                        let length = reads.read(&mut replies).unwrap();
-                        // Each reply is a line.
-                        let ends = replies[..length].iter().filter(|byte| **byte == b'\n');
-                        left -= ends.count();
-                    }
-                });
-                (&stream).write_all(&bytes).unwrap();
-                reader.join().unwrap();
-            });
-        }
+        scope.spawn(|| drain(&stream, REQUESTS));
+        (&stream).write_all(&bytes).unwrap();
     });
-    used() - before
+}
+
+/// So many clients that all wait for one lock, and hand it on by themselves as soon as its first
+/// owner lets go: every turn is a handover, however the clients are scheduled.
+fn contended(daemon: &Daemon) {
+    let first = daemon.client().stream;
+    let line: Vec<TcpStream> = (0..LINE).map(|_| daemon.client().stream).collect();
+    let (lock, unlock) = (encoded(&["LOCK hot"]), encoded(&["UNLOCK hot"]));
+    let both = [lock.clone(), unlock.clone()].concat();
+    for _ in 0..REQUESTS / 2 / LINE {
+        (&first).write_all(&lock).unwrap();
+        drain(&first, 1);
+        line.iter().for_each(|mut one| one.write_all(&both).unwrap());
+        (&first).write_all(&unlock).unwrap();
+        drain(&first, 1);
+        line.iter().for_each(|one| drain(one, 2));
+    }
 }
 
 #[test]
@@ -87,14 +96,18 @@ fn contention_costs_two_per_cent_at_most_of_what_it_touches() {
         let mut holder = daemon.client();
         assert_eq!(holder.say("LOCK taken TTL 3600000"), "1");
     }
-    for (what, lines) in [
-        ("refused TRYLOCK", &["TRYLOCK taken"][..]),
-        ("contended LOCK", &["LOCK hot", "UNLOCK hot"]),
-    ] {
+    let cpu_s = |daemon: &Daemon, act: fn(&Daemon)| {
+        let before = used_s(daemon);
+        act(daemon);
+        used_s(daemon) - before
+    };
+    let acts: [(&str, fn(&Daemon)); 2] =
+        [("refused TRYLOCK", refused), ("contended LOCK", contended)];
+    for (what, act) in acts {
         let mut ratios: Vec<f64> = (0..PAIRS)
             .map(|pair| match pair % 2 {
-                0 => cpu_s(&with, lines) / cpu_s(&without, lines),
-                _ => 1.0 / (cpu_s(&without, lines) / cpu_s(&with, lines)),
+                0 => cpu_s(&with, act) / cpu_s(&without, act),
+                _ => 1.0 / (cpu_s(&without, act) / cpu_s(&with, act)),
             })
             .collect();
         ratios.sort_by(f64::total_cmp);
