@@ -196,8 +196,8 @@ pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
         None | Some(Fault::Kill) => lease,
         Some(Fault::Stop | Fault::Cut) if is_leased => lease + 2 * pause,
         Some(Fault::ServerStop) if is_leased => 2 * pause.max(lease),
-        Some(Fault::Stop | Fault::Cut | Fault::ServerStop) => pause,
-        Some(Fault::ServerKill) => launch_ns(spec) + pause,
+        Some(Fault::ServerKill | Fault::ServerWipe) => launch_ns(spec) + pause,
+        Some(_) => pause,
     };
     FAULT.0 + launch_ns(spec) + struck
 }

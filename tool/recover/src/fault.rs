@@ -313,7 +313,8 @@ impl<'a> Recovery<'a> {
                 self.await_next(limit(returned, lease + pause))?;
                 Ok(Some(returned))
             }
-            Fault::ServerStop => {
+            // The others are refused before.
+            _ => {
                 self.rest(pause)?;
                 let returned = clock::monotonic();
                 self.let_go_on();

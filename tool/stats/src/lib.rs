@@ -33,6 +33,7 @@ pub mod printed;
 mod ranks;
 pub mod ratio;
 pub mod recover;
+pub mod verify;
 pub mod requested;
 pub mod rng;
 pub mod sleeping;

@@ -51,6 +51,7 @@ pub(crate) fn makes_sense(fault: Fault, spec: &Spec) -> bool {
         Fault::Kill | Fault::Stop => true,
         Fault::Cut => is_launched && spec.entry.is_over_tcp() && link::may_cut(),
         Fault::ServerKill | Fault::ServerStop => is_launched,
+        Fault::CutTo | Fault::CutFrom | Fault::ServerWipe | Fault::Clock => false,
     }
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
 
 fn why(fault: Fault, spec: &Spec) -> String {
     match spec.entry.is_remote() {
+        _ if fault.is_of_verify() => "only `jostle verify` has it".to_owned(),
         true if fault == Fault::Cut && !spec.entry.is_over_tcp() => {
             "there is no network between its workers and their server".to_owned()
         }

@@ -32,6 +32,10 @@ impl Recovery<'_> {
                 self.program = Some(group);
                 (Struck::Program, at_once(&[group], process::stop_group))
             }
+            (Fault::CutTo | Fault::CutFrom | Fault::ServerWipe | Fault::Clock, _) => {
+                let fault = self.order.fault;
+                return Err(Aborted(format!("{fault} strikes in `jostle verify` only")));
+            }
             (Fault::Cut, _) => (Struck::Connection, self.cut(owner)?),
             (Fault::ServerKill, _) => (Struck::Service, at_once(&servers(), process::kill)),
             (Fault::ServerStop, _) => (Struck::Service, at_once(&servers(), process::stop)),
@@ -44,7 +48,7 @@ impl Recovery<'_> {
                 self.serving().into_iter().for_each(process::kill);
             }
             Fault::ServerStop => self.stop_service(),
-            Fault::Kill | Fault::Stop | Fault::Cut => {}
+            _ => {}
         }
         self.note(stamps.0, What::Fault);
         if self.order.fault == Fault::Kill {
