@@ -111,6 +111,18 @@ pub trait Lock {
         None
     }
 
+    /// Time between two tries of a wait, for a lock whose wait is nothing but tries: each of them
+    /// is a request by itself. None if it waits otherwise.
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether a wait that a signal ended is certainly given up, and the handle can be used
+    /// further. False: only the end of the handle gives it up.
+    fn gives_up(&self) -> bool {
+        true
+    }
+
     /// The process group of the program that owns what this handle locks; None if that is
     /// the handle's own process.
     fn owner_group(&self) -> Option<u32> {

@@ -171,6 +171,10 @@ impl Lock for PipeLock {
         self.token
     }
 
+    fn gives_up(&self) -> bool {
+        false
+    }
+
     fn owner_group(&self) -> Option<u32> {
         self.peer.group()
     }
