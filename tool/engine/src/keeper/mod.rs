@@ -26,7 +26,7 @@ pub use servers::{NOT_LAUNCHED, PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
 
 use crate::order::{
     Closed, CostOrder, Reached, RecoverData, RecoverOrder, Reply, Request, RunData, RunOrder,
-    Running, SweepOrder,
+    Running, SweepOrder, VerifyData, VerifyOrder,
 };
 use cleaner::Cleaner;
 use jostle_harness::{readable, receive, send};
@@ -236,6 +236,21 @@ impl Keeper {
     ) -> Result<RecoverData> {
         match self.request(&Request::Recover(Box::new(order.clone())), ended)? {
             Reply::Recovered(data) => Ok(*data),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Lets clients call while faults strike.
+    ///
+    /// # Errors
+    /// The error that stopped the run.
+    pub fn verify(
+        &mut self,
+        order: &VerifyOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<VerifyData> {
+        match self.request(&Request::Verify(Box::new(order.clone())), ended)? {
+            Reply::Verified(data) => Ok(*data),
             other => Err(unexpected(other)),
         }
     }

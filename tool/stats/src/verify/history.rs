@@ -71,8 +71,21 @@ impl Kind {
     pub fn of(number: u8) -> Option<Kind> {
         use Kind::*;
         const ALL: [Kind; 15] = [
-            Ask, Granted, Refused, AskFailed, Leased, Renew, Renewed, RenewLost, RenewFailed,
-            Release, Released, ReleaseRefused, ReleaseFailed, Left, Dropped,
+            Ask,
+            Granted,
+            Refused,
+            AskFailed,
+            Leased,
+            Renew,
+            Renewed,
+            RenewLost,
+            RenewFailed,
+            Release,
+            Released,
+            ReleaseRefused,
+            ReleaseFailed,
+            Left,
+            Dropped,
         ];
         ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -83,7 +96,10 @@ impl Entry {
     pub fn words(&self) -> [u64; 2] {
         let kind = u64::from(self.kind as u8) << (TIME_BITS + KEY_BITS);
         let key = u64::from(self.key) << TIME_BITS;
-        [kind | key | (self.at_ns & ((1 << TIME_BITS) - 1)), self.extra]
+        [
+            kind | key | (self.at_ns & ((1 << TIME_BITS) - 1)),
+            self.extra,
+        ]
     }
 
     /// From its words; None where they are no entry.
