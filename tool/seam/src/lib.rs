@@ -21,6 +21,7 @@ pub mod login;
 pub mod names;
 pub mod outcome;
 pub mod program;
+pub mod promise;
 pub mod remote;
 pub mod signs;
 pub mod steps;
@@ -64,6 +65,7 @@ pub mod prelude {
 pub use keeping::Keeping;
 pub use locks::Locks;
 pub use outcome::{CallError, Mode, Outcome, SetupError, Wait, no_memory, until_granted};
+pub use promise::promise;
 pub use table::{Entry, Visitor};
 
 /// The fact that states how long a lock lasts if it is neither released nor renewed.
