@@ -33,6 +33,7 @@ pub mod tls;
 pub mod wire;
 
 use jostle_model::plan::{Carrier, Range};
+use jostle_model::record::Promise;
 use jostle_sys::files::Errno;
 use jostle_sys::ledger::Ledger;
 use std::collections::BTreeMap;
@@ -128,6 +129,12 @@ pub trait Lock {
     /// The process group of the program that owns what this handle locks; None if that is
     /// the handle's own process.
     fn owner_group(&self) -> Option<u32> {
+        None
+    }
+
+    /// What this lock promises its owners, where only the lock itself knows; None: what the table
+    /// of targets says.
+    fn promise(&self) -> Option<Promise> {
         None
     }
 
