@@ -71,13 +71,16 @@ impl Wanted {
     }
 }
 
+type Getter = fn(&Run) -> Option<f64>;
+type Times = fn(&Run) -> Option<&Distribution>;
+
 /// `TITLE of RUN => VALUE;`
 macro_rules! read {
     ($($title:literal of $run:ident => $value:expr;)*) => { &[$(($title, |$run| $value)),*] };
 }
 
 /// Figures with one value for each run, by the beginning of their titles; the first fits.
-const MEASURES: &[(&str, fn(&Run) -> Option<f64>)] = read! {
+const MEASURES: &[(&str, Getter)] = read! {
     "CPU time of the workers for one" of run => Some(1e3 * run.cpu.cpu_us_per_operation?);
     "CPU time of the server for one held lock in" of run =>
         Some(1e3 * run.kept.as_ref()?.server_cpu_us_per_minute()?);
@@ -108,7 +111,7 @@ fn busiest(run: &Run) -> Option<f64> {
 const OF_TIMED: [&str; 3] = ["Workers that got", "Dispersion", "Jain's"];
 
 /// Distributions whose percentiles are bands, by title.
-const SPREADS: &[(&str, fn(&Run) -> Option<&Distribution>)] = read! {
+const SPREADS: &[(&str, Times)] = read! {
     "Time of a request" of run => run.times.service_ns.as_ref();
     "Time to connect" of run => run.times.connect_ns.as_ref();
     "Time to accept" of run => run.times.accept_ns.as_ref();
