@@ -19,11 +19,12 @@ const INSTALL: &str = "tool/own-locks/pipe/install.sh";
 const LINT: &str = "tool/ci-gate/lint";
 
 /// Those that have such tests.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "jostle",
     "jostle-lab",
     "jostle-lock-command",
     "jostle-mpi",
+    "jostle-stats",
     "jostle-targets",
 ];
 

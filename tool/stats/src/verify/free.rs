@@ -305,7 +305,7 @@ mod tests {
             };
             let judge = Judge::new(&facts);
             let mut spans = |most: u64| -> Vec<(u64, u64)> {
-                let span = |_| (rng.below(END), rng.below(12));
+                let span = |_| (rng.below(END), 1 + rng.below(12));
                 let spans = (0..most).map(span);
                 spans
                     .map(|(from, ns)| (from, (from + ns).min(END)))

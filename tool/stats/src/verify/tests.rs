@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 /// `CLIENT KIND MS [EXTRA]`, each after a comma; a request waits for ever.
 fn entries(history: &str) -> Vec<Entry> {
-    let kind = |word| match word {
+    let kind = |word: &str| match word {
         "ask" => Kind::Ask,
         "granted" => Kind::Granted,
         "refused" => Kind::Refused,
