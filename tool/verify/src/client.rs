@@ -38,7 +38,7 @@ const RENEWED_HOLD: (f64, f64) = (1.1, 1.8);
 const LATE_HOLD: (f64, f64) = (1.05, 1.6);
 /// All clients together have one long hold in so many leases (of a lock without, of so many times
 /// `NO_LEASE_NS`).
-const LONG_EVERY: u64 = 4;
+const LONG_EVERY: u64 = 3;
 const NO_LEASE_NS: u64 = 500_000_000;
 
 /// All that a client is given.
