@@ -17,6 +17,7 @@ pub(crate) mod rate;
 pub(crate) mod recover;
 mod requests;
 mod spread;
+pub(crate) mod verify;
 
 use jostle_harness::during;
 use jostle_model::options::{DefaultValue, MOST_KEYS, OPTIONS, Opt};
@@ -100,6 +101,9 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     if plan.workload == Workload::Recover {
         return recover::resolve(plan, fresh_seed);
     }
+    if plan.workload == Workload::Verify {
+        return verify::resolve(plan, fresh_seed);
+    }
     debug_assert!(
         plan.optional.is_empty(),
         "whoever can reach them settles them"
@@ -170,6 +174,10 @@ fn generator_threads(cpus: usize) -> u64 {
 pub fn quicken(plan: &mut Plan) {
     if plan.find.is_some() {
         plan.runs = Some(jostle_stats::find::FEWEST);
+        return;
+    }
+    if plan.workload == Workload::Verify {
+        plan.keep.get_or_insert(verify::QUICK);
         return;
     }
     plan.runs = Some(match plan.keep {

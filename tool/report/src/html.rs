@@ -216,6 +216,7 @@ fn marks(workload: Workload) -> &'static str {
             "A run without a grant before the owner's own release has no dot. Point at a dot for its \
              exact time."
         }
+        Workload::Verify => "A dot is a call or its end. Point at a dot for its exact time.",
         _ => {
             "A mark is the median over the runs. A bar is its 95 % interval, or the range of under 6 \
              runs; a dot is one run. Hollow: SUSPECT. Cross at the foot: INVALID, without a figure. \

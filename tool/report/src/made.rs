@@ -14,11 +14,13 @@ mod connected;
 mod hosts;
 mod rated;
 mod recovered;
+mod verified;
 mod wide;
 pub(crate) use connected::{connections, exhausted};
 pub(crate) use hosts::hosts;
 pub(crate) use rated::rated;
 pub(crate) use recovered::recovered;
+pub(crate) use verified::verified;
 pub(crate) use wide::wide;
 
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.

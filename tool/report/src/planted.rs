@@ -97,9 +97,10 @@ const fn fine(
 }
 
 /// Faults that no option mends: their reasons have no remedy.
-const UNMENDED: [&str; 7] = [
+const UNMENDED: [&str; 8] = [
     "queues",
     "exclusion",
+    "promise",
     "lost_update",
     "deaths",
     "errors",
@@ -123,6 +124,17 @@ static CASES: &[Case] = &[
     }),
     fine("struck", SUSPECT, [0.05, 0.5], contend, |asked, dose| {
         one(asked, |point| struck(point, 0, asked.first(dose)))
+    }),
+    whole("promise", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |run| verified(run).overlaps = dose as u64)
+    }),
+    whole("promise", SUSPECT, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |run| verified(run).undecided = dose as u64)
+    }),
+    whole("tried", SUSPECT, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |run| {
+            verified(run).dropped = asked.first(dose) as u64
+        })
     }),
     whole("deaths", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |run| {

@@ -31,8 +31,8 @@ pub fn resolve_over(
 fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let plan = &resolved.plan;
     refuse_where! {
-        plan.workload == Workload::Recover =>
-            "recover strikes what runs on one host; start it there, without the launcher";
+        matches!(plan.workload, Workload::Recover | Workload::Verify) =>
+            "{} strikes what runs on one host; start it there, without the launcher", plan.workload;
         plan.keep.is_some() =>
             "--for: what keeping locks costs is measured on one host; start it there, without the \
              launcher";
@@ -137,6 +137,9 @@ fn first(entries: &mut dyn Iterator<Item = &'static Entry>) -> String {
 pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
     if resolved.plan.workload == Workload::Recover {
         return super::recover::notes(resolved);
+    }
+    if resolved.plan.workload == Workload::Verify {
+        return super::verify::notes(resolved);
     }
     let mut apart = kinds_apart(resolved);
     apart.extend(tasks_stay(resolved));

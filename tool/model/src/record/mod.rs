@@ -50,9 +50,7 @@ pub use run::{
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use times::Times;
 pub use verdict::{Bound, Claim, LimitedBy, Reason, Status, Verdict};
-pub use verified::{
-    Belongs, Excerpt, ExcerptLine, FaultSeen, Promise, Verified, Violation,
-};
+pub use verified::{Belongs, Excerpt, ExcerptLine, FaultSeen, Promise, Verified, Violation};
 
 use crate::calibrated::Calibrated;
 use crate::connect::Closing;

@@ -3,6 +3,7 @@
 //! Times are nanoseconds from the start of the run, unless said otherwise.
 
 use crate::plan::Fault;
+use crate::time::{Nanos, Unit};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
@@ -46,6 +47,134 @@ pub enum Belongs {
     /// Nobody has said: after a fault of its owner or its server nothing is known.
     #[default]
     Unknown,
+}
+
+impl Belongs {
+    const ALL: [Belongs; 4] = [
+        Belongs::Process,
+        Belongs::Connection,
+        Belongs::Lease,
+        Belongs::Unknown,
+    ];
+
+    /// As typed behind `by=`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Belongs::Process => "process",
+            Belongs::Connection => "connection",
+            Belongs::Lease => "lease",
+            Belongs::Unknown => "unknown",
+        }
+    }
+}
+
+impl Promise {
+    /// In a sentence without its full stop.
+    pub fn in_words(&self) -> String {
+        let mut said = vec![match (self.belongs, self.lease_ns) {
+            (Belongs::Process, _) => "a hold ends with its release, or with its process".to_owned(),
+            (Belongs::Connection, _) => {
+                "a hold ends with its release, or with its connection".to_owned()
+            }
+            (Belongs::Lease, _) => "a hold ends with its release, or with its lease".to_owned(),
+            (Belongs::Unknown, _) => "nobody has stated with what a hold ends".to_owned(),
+        }];
+        if let Some(lease) = self.lease_ns {
+            let early = self.lease_step_ns.map_or_else(String::new, |step| {
+                format!(", which may end {} early", Nanos(step))
+            });
+            said.push(format!(
+                "the lease is {} and can be renewed{early}",
+                Nanos(lease)
+            ));
+        }
+        let served = self.belongs != Belongs::Process;
+        let kept = [
+            (self.restart, "it survives a restart of its server"),
+            (
+                served && !self.restart,
+                "it is lost when its server restarts",
+            ),
+            (
+                self.failover,
+                "it survives the loss of one server of several",
+            ),
+            (self.tokens, "each grant has a fencing token that grows"),
+            (self.order, "waiters are served in order"),
+        ];
+        let kept = kept.into_iter().filter(|(is, _)| *is);
+        said.extend(kept.map(|(_, words)| words.to_owned()));
+        said.join("; ")
+    }
+}
+
+/// As typed: `by=lease,lease=2s,restart,tokens`.
+impl std::fmt::Display for Promise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "by={}", self.belongs.as_str())?;
+        let times = [
+            ("lease", self.lease_ns),
+            ("step", self.lease_step_ns),
+            ("lag", self.lease_lag_ns),
+        ];
+        for (word, ns) in times {
+            ns.map_or(Ok(()), |ns| write!(f, ",{word}={}", Nanos(ns)))?;
+        }
+        let kept = [
+            ("restart", self.restart),
+            ("failover", self.failover),
+            ("tokens", self.tokens),
+            ("order", self.order),
+        ];
+        let mut kept = kept.into_iter().filter(|(_, is)| *is);
+        kept.try_for_each(|(word, _)| write!(f, ",{word}"))
+    }
+}
+
+/// As typed; a lease without `by=` means `by=lease`.
+impl std::str::FromStr for Promise {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Promise, String> {
+        let mut promise = Promise::default();
+        let mut belongs = None;
+        for word in typed.split(',') {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let time = || match Nanos::parse(value, Unit::Seconds)? {
+                Nanos(0) => Err(format!("`{word}`: a time above 0, such as {name}=2s")),
+                time => Ok(Some(time.0)),
+            };
+            match name {
+                "by" => {
+                    let known = Belongs::ALL.into_iter().find(|by| by.as_str() == value);
+                    belongs = Some(known.ok_or_else(|| {
+                        format!("`{word}` is none of: by=process, by=connection, by=lease")
+                    })?);
+                }
+                "lease" => promise.lease_ns = time()?,
+                "step" => promise.lease_step_ns = time()?,
+                "lag" => promise.lease_lag_ns = time()?,
+                "restart" => promise.restart = true,
+                "failover" => promise.failover = true,
+                "tokens" => promise.tokens = true,
+                "order" => promise.order = true,
+                _ => {
+                    return Err(format!(
+                        "`{word}` is none of: by=process|connection|lease, lease=TIME, step=TIME, \
+                         lag=TIME, restart, failover, tokens, order"
+                    ));
+                }
+            }
+        }
+        let by_lease = promise
+            .lease_ns
+            .map_or(Belongs::Unknown, |_| Belongs::Lease);
+        promise.belongs = belongs.unwrap_or(by_lease);
+        match promise.belongs == Belongs::Lease && promise.lease_ns.is_none() {
+            true => Err("by=lease needs lease=TIME: how long a hold lasts".to_owned()),
+            false => Ok(promise),
+        }
+    }
 }
 
 /// What `verify` found out about one target in one run.
@@ -112,6 +241,21 @@ impl Verified {
     pub fn violations(&self) -> u64 {
         self.overlaps + self.foreign_releases + self.tokens_fell + self.late_grants
     }
+
+    /// Violations of one kind.
+    pub fn of(&self, kind: Violation) -> u64 {
+        match kind {
+            Violation::Overlap => self.overlaps,
+            Violation::ForeignRelease => self.foreign_releases,
+            Violation::TokenFell => self.tokens_fell,
+            Violation::LateGrant => self.late_grants,
+        }
+    }
+
+    /// Faults that struck, of all kinds.
+    pub fn struck(&self) -> u64 {
+        self.faults.values().map(|seen| seen.struck).sum()
+    }
 }
 
 /// The faults of one kind.
@@ -170,4 +314,63 @@ pub struct ExcerptLine {
     pub what: String,
     /// The fencing token, where there is one.
     pub token: Option<u64>,
+}
+
+impl Violation {
+    /// All kinds.
+    pub const ALL: [Violation; 4] = [
+        Violation::Overlap,
+        Violation::ForeignRelease,
+        Violation::TokenFell,
+        Violation::LateGrant,
+    ];
+
+    /// So many, in a sentence: `1 overlap of entitled owners`.
+    pub fn counted(self, count: u64) -> String {
+        let [one, several] = match self {
+            Violation::Overlap => ["overlap of entitled owners", "overlaps of entitled owners"],
+            Violation::ForeignRelease => {
+                ["release of another's lock", "releases of another's lock"]
+            }
+            Violation::TokenFell => ["fencing token that fell", "fencing tokens that fell"],
+            Violation::LateGrant => ["late grant of a free lock", "late grants of a free lock"],
+        };
+        format!("{count} {}", if count == 1 { one } else { several })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_read_as_it_is_printed() {
+        let read = |typed: &str| typed.parse::<Promise>();
+        for (typed, printed) in [
+            ("lease=2s", "by=lease,lease=2s"),
+            (
+                "lease=1500ms,restart,tokens,order",
+                "by=lease,lease=1500ms,restart,tokens,order",
+            ),
+            ("by=connection", "by=connection"),
+            (
+                "order,by=connection,lease=30",
+                "by=connection,lease=30s,order",
+            ),
+            ("by=process,failover", "by=process,failover"),
+            (
+                "lease=3s,step=1s,lag=2s",
+                "by=lease,lease=3s,step=1s,lag=2s",
+            ),
+        ] {
+            let promise = read(typed).unwrap();
+            assert_eq!(promise.to_string(), printed);
+            assert_eq!(read(printed).unwrap(), promise);
+        }
+        for wrong in [
+            "", "by=luck", "lease", "lease=0", "lease=x", "by=lease", "token",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

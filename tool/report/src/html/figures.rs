@@ -12,6 +12,7 @@ pub(crate) mod latency;
 pub(crate) mod medians;
 pub(crate) mod recover;
 mod shares;
+pub(crate) mod verify;
 
 pub(super) use answer::answer;
 
@@ -117,8 +118,8 @@ impl Cell {
 /// All groups of a chapter that have anything to show, without the figures that are
 /// its `answer` already.
 pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Drawing]) -> Vec<Group> {
-    if chapter.workload == Workload::Recover {
-        // One grant for each waiter is no rate, and its answer shows each.
+    if matches!(chapter.workload, Workload::Recover | Workload::Verify) {
+        // One grant for each waiter is no rate, nor are those between faults; the answer shows each.
         return Vec::new();
     }
     let measured = |group| medians::figures(chapter, group);

@@ -7,8 +7,8 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Interference, Interrupts, Kept, Run, Server, Slice, Spread,
-    ThreadLoad, What, Window,
+    Accounts, At, Distribution, Event, FaultSeen, Interference, Interrupts, Kept, Run, Server,
+    Slice, Spread, ThreadLoad, Verified, What, Window,
 };
 use jostle_model::{List, Nanos, Plan};
 use jostle_stats::histogram::Histogram;
@@ -339,6 +339,19 @@ pub(super) fn struck(run: &mut Run, late: u64, unsure: f64) {
         history: &history,
     });
     run.recovery = Some(Box::new(recovery));
+}
+
+/// The findings of `verify`, in which a fault struck.
+pub(super) fn verified(run: &mut Run) -> &mut Verified {
+    let seen = FaultSeen {
+        struck: 1,
+        ..FaultSeen::default()
+    };
+    let found = Verified {
+        faults: [(Fault::Kill, seen)].into(),
+        ..Verified::default()
+    };
+    run.verified.insert(Box::new(found))
 }
 
 /// So many operations in 5 s.

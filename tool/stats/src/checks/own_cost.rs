@@ -56,7 +56,8 @@ fn added_ns(workload: Workload, cost: &OwnCost, stamp_ns: f64) -> f64 {
         Shape::Contend => witness + stamp_ns,
         Shape::Stream => witness,
         // Connections have no lock on which it could be measured.
-        Shape::Hold | Shape::Connect | Shape::Rate | Shape::Spread | Shape::Recover => 0.0,
+        Shape::Hold | Shape::Connect | Shape::Rate | Shape::Spread => 0.0,
+        Shape::Recover | Shape::Verify => 0.0,
     };
     let always = always.min(cost.added_ns);
     always + (cost.added_ns - always).max(0.0) / cost.stamp_every.max(1) as f64
