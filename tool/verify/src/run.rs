@@ -3,12 +3,12 @@
 
 use crate::client::Client;
 use crate::delays::Delays;
-use crate::promise::{promise_of, without};
 use crate::rings::{Rings, entry};
 use crate::schedule::schedule;
 use crate::store::Store;
 use crate::strike::Active;
 use crate::with::With;
+use crate::without::without;
 use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::plan::{Carrier, Range};
 use jostle_model::record::Promise;
@@ -19,6 +19,7 @@ use jostle_stats::verify::history::{Facts, Kind, Struck};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::waited::Waited;
 use jostle_sys::{clock, process, signal};
+use jostle_targets::promise::promise;
 use jostle_targets::{Locks, Setup, Spec};
 use jostle_worker::order::{VerifyData, VerifyOrder};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub fn verified(
         workers: order.clients,
         keys: order.keys,
         shared: false,
-        timed: is_timed(spec),
+        timed: is_timed(spec) && !is_program(spec),
         carrier: Carrier::Processes,
         range: Range::Same,
         open_each: false,
@@ -90,13 +91,13 @@ pub fn verified(
     let done = target.and_then(|target| {
         let rings = Rings::new(order.clients)
             .map_err(|error| Aborted(format!("no memory for the clients: {error}")))?;
-        let promise = order.promise.clone();
+        let stated = order.promise.clone();
         Run {
             context,
             service,
             order,
             spec,
-            promise: promise.unwrap_or_else(|| promise_of(spec, &target.facts())),
+            promise: stated.unwrap_or_else(|| promise(spec.entry, &target.facts())),
             store: Store::create(&place_of_history(ledger, order)?).map_err(Aborted)?,
             target,
             rings,
@@ -116,9 +117,14 @@ pub fn verified(
     done
 }
 
-/// Whether requests wait for a time. Of a lock of the user's nobody knows before.
+/// Whether requests wait for a time: a program of the user's that cannot gives up. What a library
+/// can, nobody knows.
 fn is_timed(spec: &Spec) -> bool {
-    spec.entry.lock.timeout && !spec.entry.runs_argument()
+    spec.entry.lock.timeout && (!spec.entry.runs_argument() || is_program(spec))
+}
+
+fn is_program(spec: &Spec) -> bool {
+    spec.entry.argument == Some("COMMAND")
 }
 
 fn place_of_history(ledger: &Ledger, order: &VerifyOrder) -> Result<PathBuf> {
@@ -221,6 +227,9 @@ impl Run<'_> {
             self.fork(place)?;
         }
         self.await_ready()?;
+        if let (None, Some(own)) = (&self.order.promise, self.rings.promise()) {
+            self.promise = own;
+        }
         self.start_ns = clock::monotonic();
         self.rings.begin(self.start_ns);
         let ramp_ns = self.start_ns - forked_ns;
@@ -293,7 +302,6 @@ impl Run<'_> {
     pub(crate) fn fork(&mut self, place: usize) -> Result<()> {
         self.rings.renew(place);
         let number = self.numbers;
-        let lock = self.spec.entry;
         let client = Client {
             target: &*self.target,
             rings: &self.rings,
@@ -305,7 +313,7 @@ impl Run<'_> {
             every_ns: 1_000_000_000 * self.order.clients as u64 / CALLS_PER_S,
             lease_ns: self.promise.lease_ns,
             is_timed: is_timed(self.spec),
-            counts_sessions: lock.is_remote() || lock.argument == Some("COMMAND"),
+            counts_sessions: self.spec.entry.is_remote() || is_program(self.spec),
             keeper: rustix::process::getpid(),
         };
         let active = &mut self.active;

@@ -5,7 +5,6 @@ use super::{Resolved, UsageError, named, refuse, specs};
 use jostle_model::plan::{Fault, Plan, Workload};
 use jostle_model::record::Promise;
 use jostle_model::{List, Nanos, defaults};
-use jostle_sys::link;
 use jostle_targets::table::Family;
 use jostle_targets::{Spec, TABLE};
 use std::collections::BTreeMap;
@@ -80,38 +79,8 @@ pub(crate) fn faults_of(plan: &Plan, spec: &Spec) -> Vec<Fault> {
 
 /// The faults that this target cannot have on this machine, with the reason.
 pub(crate) fn without(spec: &Spec, with: Option<&str>) -> BTreeMap<Fault, String> {
-    let why = |fault: &Fault| Some((*fault, why(*fault, spec, with)?));
-    Fault::ALL.iter().filter_map(why).collect()
-}
-
-fn why(fault: Fault, spec: &Spec, with: Option<&str>) -> Option<String> {
-    let entry = spec.entry;
-    let is_own = entry.family == Family::Own;
-    let cuts = matches!(fault, Fault::Cut | Fault::CutTo | Fault::CutFrom);
-    match fault {
-        Fault::Kill if !entry.is_remote() && !is_own && !entry.lock.survives_owner => {
-            Some("what an owner that died held stays taken".to_owned())
-        }
-        Fault::Kill | Fault::Stop => None,
-        _ if is_own && entry.path_alone().is_none() => {
-            Some("a library is struck by the death and the stop of its processes only".to_owned())
-        }
-        _ if is_own && with.is_none() => {
-            Some("no service is launched for it (--with SERVICE)".to_owned())
-        }
-        _ if !entry.is_remote() && !is_own => Some("no server keeps it".to_owned()),
-        _ if spec.argument.is_some() && !is_own => Some(format!(
-            "only a server that jostle launches can be struck (`{}` without an address)",
-            entry.name
-        )),
-        _ if cuts && !is_own && !entry.is_over_tcp() => {
-            Some("there is no network between its clients and their server".to_owned())
-        }
-        _ if cuts && !link::may_cut() => {
-            Some("this kernel lets only root cut a connection".to_owned())
-        }
-        _ => None,
-    }
+    let with = with.and_then(|with| Spec::parse(with).ok());
+    jostle_verify::without(spec, with.as_ref())
 }
 
 /// A note for each target: the faults that strike it, and why others do not.
@@ -197,7 +166,7 @@ fn check_asked(plan: &Plan, faults: &[Fault], specs: &[Spec]) -> Result<(), Usag
     if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
         return refuse(format!("--fault: {} is named twice", faults[twice]));
     }
-    let why = |fault: &Fault, spec: &Spec| why(*fault, spec, with(plan, spec));
+    let why = |fault: &Fault, spec: &Spec| without(spec, with(plan, spec)).remove(fault);
     let nowhere = faults.iter().find_map(|fault| {
         let reasons = specs
             .iter()
