@@ -240,7 +240,8 @@ impl Keeper {
         }
     }
 
-    /// Lets clients call while faults strike.
+    /// Lets faults strike for a time. If `ended` is true before, the findings so far are the
+    /// result.
     ///
     /// # Errors
     /// The error that stopped the run.
@@ -249,9 +250,11 @@ impl Keeper {
         order: &VerifyOrder,
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<VerifyData> {
-        match self.request(&Request::Verify(Box::new(order.clone())), ended)? {
-            Reply::Verified(data) => Ok(*data),
-            other => Err(unexpected(other)),
+        self.ask(&Request::Verify(Box::new(order.clone())))?;
+        match self.any_reply(ended)? {
+            (Reply::Verified(data), _) => Ok(*data),
+            (_, true) => Err(KeeperError::Interrupted),
+            (other, false) => Err(unexpected(other)),
         }
     }
 
@@ -295,6 +298,14 @@ impl Keeper {
     }
 
     fn reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<Reply> {
+        match self.any_reply(ended)? {
+            (_, true) => Err(KeeperError::Interrupted),
+            (reply, false) => Ok(reply),
+        }
+    }
+
+    /// The reply, and whether the run was aborted before it.
+    fn any_reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<(Reply, bool)> {
         let mut aborted = false;
         loop {
             if !aborted && ended() {
@@ -309,8 +320,7 @@ impl Keeper {
             match receive(&mut self.stream) {
                 // It crossed the abort, whose own answer is yet to come.
                 Ok(Reply::Running(_)) if aborted => {}
-                Ok(_) if aborted => return Err(KeeperError::Interrupted),
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Ok((reply, aborted)),
                 Err(_) => return Err(self.lost()),
             }
         }

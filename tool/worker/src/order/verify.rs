@@ -43,6 +43,9 @@ pub struct VerifyData {
     pub verified: Verified,
     /// When the first violation was complete, from the start of the run.
     pub found_ns: Option<u64>,
+    /// Why it ended before its time, in words: the user's wish, a full disk, a process or a
+    /// service that ended by itself. What had been recorded by then was judged.
+    pub cut_short: Option<String>,
     /// From the first fork until all were ready.
     pub ramp_ns: u64,
     /// From then on.
