@@ -2,53 +2,22 @@
 
 use crate::wall_clock::WallClock;
 use jostle_model::plan::Fault;
-use jostle_model::record::{Belongs, Promise};
+use jostle_model::record::Promise;
 use jostle_sys::link;
 use jostle_targets::table::Family;
-use jostle_targets::{Facts, LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Spec};
+use jostle_targets::{Facts, Spec, promise};
 use std::collections::BTreeMap;
-
-/// All faults.
-const FAULTS: [Fault; 9] = [
-    Fault::Kill,
-    Fault::Stop,
-    Fault::Cut,
-    Fault::CutTo,
-    Fault::CutFrom,
-    Fault::ServerKill,
-    Fault::ServerStop,
-    Fault::ServerWipe,
-    Fault::Clock,
-];
 
 /// The promise of a target, from its line in the table and the facts of its set-up.
 pub fn promise_of(spec: &Spec, facts: &Facts) -> Promise {
-    let lock = &spec.entry.lock;
-    let fact = |name| facts.get(name).map(|ns| *ns as u64);
-    let lease_ns = fact(LEASE_FACT).filter(|_| lock.remote);
-    let belongs = match (spec.entry.family, lock.remote, lease_ns) {
-        (Family::Own, ..) => return Promise::default(),
-        (_, false, _) => Belongs::Process,
-        (_, true, Some(_)) => Belongs::Lease,
-        (_, true, None) => Belongs::Connection,
-    };
-    Promise {
-        belongs,
-        lease_ns,
-        lease_step_ns: lease_ns.and(fact(LEASE_STEP_FACT)),
-        lease_lag_ns: lease_ns.and(fact(LEASE_LAG_FACT)),
-        restart: lock.durable,
-        failover: lock.replicated,
-        tokens: lock.fenced,
-        order: lock.fifo,
-    }
+    promise(spec.entry, facts)
 }
 
 /// The faults that this target, or this machine, cannot have, each with the reason. `with`: the
 /// service that is launched for it. Nothing is started for the answer.
 pub fn without(spec: &Spec, with: Option<&Spec>) -> BTreeMap<Fault, String> {
-    let faults = FAULTS.into_iter();
-    let reasons = faults.map(|fault| (fault, why_not(fault, spec, with)));
+    let faults = Fault::ALL.iter();
+    let reasons = faults.map(|fault| (*fault, why_not(*fault, spec, with)));
     let reasons = reasons.filter_map(|(fault, why)| Some((fault, why?)));
     reasons.collect()
 }
@@ -102,29 +71,6 @@ fn why_not(fault: Fault, spec: &Spec, with: Option<&Spec>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn promise(name: &str, lease_ns: Option<f64>) -> Promise {
-        let facts = lease_ns.map(|ns| (LEASE_FACT.to_owned(), ns));
-        promise_of(&Spec::parse(name).unwrap(), &facts.into_iter().collect())
-    }
-
-    #[test]
-    fn a_lock_belongs_to_what_its_table_says() {
-        for (name, lease_ns, belongs, restart, tokens) in [
-            ("flock", None, Belongs::Process, false, false),
-            ("flock", Some(1.0), Belongs::Process, false, false),
-            ("lockd", None, Belongs::Connection, false, true),
-            ("redis", Some(2e9), Belongs::Lease, false, false),
-            ("zookeeper", Some(2e9), Belongs::Lease, true, true),
-            ("pipe:true", None, Belongs::Unknown, false, false),
-        ] {
-            let found = promise(name, lease_ns);
-            let has = (found.belongs, found.restart, found.tokens);
-            assert_eq!(has, (belongs, restart, tokens), "{name}");
-            let leased = (belongs == Belongs::Lease).then_some(2_000_000_000);
-            assert_eq!(found.lease_ns, leased, "{name}");
-        }
-    }
 
     #[test]
     fn each_fault_that_is_missing_has_its_reason() {
