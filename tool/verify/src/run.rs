@@ -19,8 +19,7 @@ use jostle_stats::verify::history::{Facts, Kind, Struck};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::waited::Waited;
 use jostle_sys::{clock, process, signal};
-use jostle_targets::promise::promise;
-use jostle_targets::{Locks, Setup, Spec};
+use jostle_targets::{Locks, Setup, Spec, promise};
 use jostle_worker::order::{VerifyData, VerifyOrder};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -241,6 +240,10 @@ impl Run<'_> {
         let lasts_ns = self.order.lasts.0;
         let faults = &self.order.faults;
         let planned = schedule(self.order.seed, lasts_ns, self.promise.lease_ns, faults);
+        let lasts_ns = self
+            .order
+            .until
+            .map_or(lasts_ns, |until| until.0.min(lasts_ns));
         let mut planned = planned.into_iter().peekable();
         let (mut late_ns, mut empty_ns, mut delays_ns, mut alive_ns) = (0, 0, 0, 0);
         loop {

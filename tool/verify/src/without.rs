@@ -22,7 +22,9 @@ fn why_not(fault: Fault, spec: &Spec, with: Option<&Spec>) -> Option<String> {
     let is_own = entry.family == Family::Own;
     let service = match fault {
         Fault::Kill if !entry.is_remote() && !is_own && !entry.lock.survives_owner => {
-            return said("what an owner that died held stays taken");
+            return said(
+                "a lock whose owner dies stays taken, so that nothing more could be seen of it",
+            );
         }
         Fault::Kill | Fault::Stop => return None,
         _ if is_own && entry.path_alone().is_none() => {

@@ -69,7 +69,7 @@ pub(crate) fn with<'p>(plan: &'p Plan, spec: &Spec) -> Option<&'p str> {
 
 /// The faults of the plan that strike this target.
 pub(crate) fn faults_of(plan: &Plan, spec: &Spec) -> Vec<Fault> {
-    let without = without(spec, with(plan, spec));
+    let without = without(plan, spec);
     let asked = plan.fault.as_deref().unwrap_or(Fault::ALL).iter();
     asked
         .copied()
@@ -78,8 +78,8 @@ pub(crate) fn faults_of(plan: &Plan, spec: &Spec) -> Vec<Fault> {
 }
 
 /// The faults that this target cannot have on this machine, with the reason.
-pub(crate) fn without(spec: &Spec, with: Option<&str>) -> BTreeMap<Fault, String> {
-    let with = with.and_then(|with| Spec::parse(with).ok());
+fn without(plan: &Plan, spec: &Spec) -> BTreeMap<Fault, String> {
+    let with = with(plan, spec).and_then(|name| Spec::parse(name).ok());
     jostle_verify::without(spec, with.as_ref())
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     };
     let note = |spec: &Spec| {
         let mut reasons: Vec<(String, Vec<Fault>)> = Vec::new();
-        for (fault, why) in without(spec, with(plan, spec)) {
+        for (fault, why) in without(plan, spec) {
             match reasons.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, faults)) => faults.push(fault),
                 None => reasons.push((why, vec![fault])),
@@ -166,7 +166,7 @@ fn check_asked(plan: &Plan, faults: &[Fault], specs: &[Spec]) -> Result<(), Usag
     if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
         return refuse(format!("--fault: {} is named twice", faults[twice]));
     }
-    let why = |fault: &Fault, spec: &Spec| without(spec, with(plan, spec)).remove(fault);
+    let why = |fault: &Fault, spec: &Spec| without(plan, spec).remove(fault);
     let nowhere = faults.iter().find_map(|fault| {
         let reasons = specs
             .iter()
@@ -211,7 +211,7 @@ fn check_numbers(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Fault::{Clock, CutFrom, CutTo, Kill, ServerKill, ServerStop, ServerWipe, Stop};
+    use Fault::{Kill, ServerKill, ServerWipe, Stop};
 
     fn resolution(
         targets: &[&str],
@@ -230,37 +230,6 @@ mod tests {
     }
 
     #[test]
-    fn each_target_has_the_faults_that_can_strike_it() {
-        let of = |target: &str, with: Option<&str>| -> Vec<Fault> {
-            let spec = Spec::parse(target).unwrap();
-            let without = without(&spec, with);
-            let cut = [Fault::Cut, CutTo, CutFrom];
-            // Who may cut a link is a matter of privileges.
-            let all = Fault::ALL.iter().filter(|fault| !cut.contains(fault));
-            all.copied().filter(|f| !without.contains_key(f)).collect()
-        };
-        let all = [Kill, Stop, ServerKill, ServerStop, ServerWipe, Clock];
-        let mut served = all.to_vec();
-        served.sort();
-        for (target, with, faults) in [
-            ("flock", None, &[Kill, Stop][..]),
-            ("busted", None, &[Stop]),
-            ("redis", None, &served),
-            ("redis://h:1", None, &[Kill, Stop]),
-            ("pipe:true {redis}", None, &[Kill, Stop]),
-            ("pipe:true {redis}", Some("redis"), &served),
-        ] {
-            let mut found = of(target, with);
-            found.sort();
-            assert_eq!(found, faults, "{target}");
-        }
-        let why = |target: &str| without(&Spec::parse(target).unwrap(), None);
-        assert_eq!(why("flock")[&ServerWipe], "no server keeps it");
-        assert!(why("redis://h:1")[&Clock].contains("`redis` without an address"));
-        assert!(why("lockd+unix")[&CutTo].contains("no network"));
-    }
-
-    #[test]
     fn faults_are_listed_for_each_target_before_anything_starts() {
         let resolved = resolution(&["flock", "busted"], |_| {}).unwrap();
         assert_eq!(resolved.plan.fault, Some(vec![Kill, Stop]));
@@ -271,7 +240,8 @@ mod tests {
             [
                 format!("flock: faults kill, stop; no {list}: no server keeps it"),
                 format!(
-                    "busted: faults stop; no kill: what an owner that died held stays taken; \
+                    "busted: faults stop; no kill: a lock whose owner dies stays taken, so that \
+                     nothing more could be seen of it; \
                      no {list}: no server keeps it"
                 ),
             ]
