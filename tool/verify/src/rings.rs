@@ -4,7 +4,7 @@
 //! An entry is there as soon as it is written, whatever becomes of its client. What a failed call
 //! said follows its entry as bytes.
 
-use jostle_model::record::{Belongs, Promise};
+use jostle_model::record::Promise;
 use jostle_stats::verify::history::{Entry, Kind};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::{clock, signal};
@@ -18,8 +18,9 @@ const ENTRY_BYTES: usize = 16;
 /// Lines before a ring: what the client writes, and what the keeper does.
 const OWN_LINES: usize = 2;
 const PLACE: usize = OWN_LINES * LINE + ENTRIES as usize * ENTRY_BYTES;
-/// Lines before all places.
-const HEAD: usize = 1;
+/// Lines before all places: a few words, and the promise as text behind its length.
+const HEAD: usize = 3;
+const PROMISE_WORDS: usize = 2 * LINE / 8;
 
 /// The longest text of a failed call, in bytes.
 const TEXT: usize = 240;
@@ -38,13 +39,6 @@ pub(crate) fn entry(client: u32, at_ns: u64, kind: Kind, key: u16, extra: u64) -
         extra,
     }
 }
-
-const BELONGS: [Belongs; 4] = [
-    Belongs::Process,
-    Belongs::Connection,
-    Belongs::Lease,
-    Belongs::Unknown,
-];
 
 /// The rings of all places.
 #[derive(Debug)]
@@ -128,49 +122,25 @@ impl Rings {
 
     /// What the lock itself promises, where it does.
     pub(crate) fn set_promise(&self, promise: &Promise) {
-        let Promise {
-            belongs,
-            lease_ns,
-            lease_step_ns,
-            lease_lag_ns,
-            restart,
-            failover,
-            tokens,
-            order,
-        } = promise;
-        let flags = [restart, failover, tokens, order].into_iter().rev();
-        let flags = flags.fold(0, |all, flag| 2 * all + u64::from(*flag));
-        let belongs = BELONGS.iter().position(|other| other == belongs);
-        let times = [lease_ns, lease_step_ns, lease_lag_ns];
-        let words = times.map(|ns| ns.map_or(0, |ns| ns + 1)).into_iter();
-        let first = (belongs.unwrap_or(0) as u64 + 1) << 4 | flags;
-        for (word, value) in self
-            .region
-            .words64(24, 4)
-            .iter()
-            .rev()
-            .zip(words.chain([first]))
-        {
-            word.store(value, Release);
+        let said = promise.to_string();
+        let words = self.region.words64(LINE, PROMISE_WORDS);
+        for (word, bytes) in words[1..].iter().zip(said.as_bytes().chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(eight), Relaxed);
         }
+        words[0].store(said.len() as u64, Release);
     }
 
     /// What the lock itself promises; None: it has not said so.
     pub(crate) fn promise(&self) -> Option<Promise> {
-        let [first, lag, step, lease] =
-            [0, 1, 2, 3].map(|nth: usize| self.region.words64(24, 4)[nth].load(Acquire));
-        let belongs = *BELONGS.get((first >> 4).checked_sub(1)? as usize)?;
-        let flag = |nth: u32| first >> nth & 1 == 1;
-        Some(Promise {
-            belongs,
-            lease_ns: lease.checked_sub(1),
-            lease_step_ns: step.checked_sub(1),
-            lease_lag_ns: lag.checked_sub(1),
-            restart: flag(0),
-            failover: flag(1),
-            tokens: flag(2),
-            order: flag(3),
-        })
+        let words = self.region.words64(LINE, PROMISE_WORDS);
+        let length = words[0].load(Acquire) as usize;
+        let bytes = words[1..]
+            .iter()
+            .flat_map(|word| word.load(Relaxed).to_le_bytes());
+        let bytes: Vec<u8> = bytes.take(length).collect();
+        std::str::from_utf8(&bytes).ok()?.parse().ok()
     }
 
     /// A new client begins in this place.
@@ -344,7 +314,10 @@ mod tests {
     fn a_promise_is_read_as_it_was_set() {
         let rings = Rings::new(1).unwrap();
         assert_eq!(rings.promise(), None);
-        for typed in ["by=process", "by=lease,lease=2s,step=1s,restart,token"] {
+        for typed in [
+            "by=process",
+            "by=lease,lease=1234567us,step=1s,restart,tokens",
+        ] {
             let promise: Promise = typed.parse().unwrap();
             rings.set_promise(&promise);
             assert_eq!(rings.promise(), Some(promise));
