@@ -33,6 +33,8 @@ const DELAYS_NS: u64 = 250_000_000;
 const LOOK_NS: u64 = 2_000_000;
 /// How long clients may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// What the grant of a free lock may take beside its lease and the polls.
+const GRANT_NS: u64 = 1_000_000_000;
 /// Different texts of failed calls that are kept.
 const TEXTS: usize = 200;
 const RAMP_PATIENCE: Duration = Duration::from_nanos(RAMP_PATIENCE_NS);
@@ -191,6 +193,12 @@ impl Run<'_> {
         }
         let setup = self.target.facts();
         let poll_ns = setup.get("poll_ns").map_or(0, |ns| *ns as u64);
+        let Promise {
+            lease_ns,
+            lease_lag_ns,
+            ..
+        } = self.promise;
+        let wait_ns = lease_ns.unwrap_or(0) + lease_lag_ns.unwrap_or(0) + 2 * poll_ns;
         let facts = Facts {
             promise: self.promise,
             keys: self.order.keys as u64,
@@ -198,7 +206,7 @@ impl Run<'_> {
             ended_ns: cut_short.as_ref().map_or(took_ns, |(_, at_ns)| *at_ns),
             // The fact is a mean where a poll is random.
             poll_ns: 2 * poll_ns,
-            delayed_ns: self.delays.lost_ns,
+            delayed_ns: self.delays.of_a_wait(wait_ns + GRANT_NS),
             struck: self.struck,
             said: self.said,
         };
@@ -417,7 +425,7 @@ impl Run<'_> {
     pub(crate) fn look_at_delays(&mut self) {
         let clients = self.clients.iter().map(|client| client.pid);
         let all: Vec<u32> = clients.chain(self.service.processes()).collect();
-        self.delays.look(&all);
+        self.delays.look(self.now(), &all);
     }
 
     /// Lets all clients end, and ends those that do not.
