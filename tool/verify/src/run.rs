@@ -52,6 +52,7 @@ pub fn verified(
     spec: &Spec,
 ) -> Result<VerifyData> {
     let of_target = |error| Aborted(format!("{}: {error}", order.target));
+    let store = Store::create(&place_of_history(ledger, order)?).map_err(Aborted)?;
     let setup = Setup {
         argument: spec.argument.as_deref(),
         ledger,
@@ -99,7 +100,7 @@ pub fn verified(
             order,
             spec,
             promise: stated.unwrap_or_else(|| promise(spec.entry, &target.facts())),
-            store: Store::create(&place_of_history(ledger, order)?).map_err(Aborted)?,
+            store,
             target,
             rings,
             clients: Vec::new(),
