@@ -75,7 +75,7 @@ fn promises() -> String {
     });
     format!(
         "\n## Promises\n\nWhat each lock promises its owners by default. `jostle verify` judges by it; a lease is \
-         then the one that\n`--lease` asks for, and with a lease the locks of `lockd` belong to that.\n\n\
+         then the one that\n`--lease` asks for.\n\n\
          | target | `--promise` | in words |\n| --- | --- | --- |\n{}",
         rows.collect::<String>()
     )

@@ -8,11 +8,7 @@ use crate::requests::short;
 use jostle_model::Plan;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{Excerpt, ExcerptLine, FaultSeen, Run, Verified, Violation};
-use jostle_model::time::Nanos;
 use jostle_stats::summary::PointSummary;
-
-/// A run that shows a violation again ends so long after it.
-const BEYOND_NS: u64 = 10_000_000_000;
 
 /// The columns of `verify`. What was found is printed of a broken promise, too.
 pub(crate) static COLUMNS: &[Column] = &[
@@ -188,15 +184,11 @@ pub(crate) fn seed(plan: &Plan, run: u32) -> u64 {
     plan.seed().wrapping_add(u64::from(run.saturating_sub(1)))
 }
 
-/// The plan that shows the first violation again; None without one.
+/// The plan that shows the first violation again, by the same schedule; None without one.
 pub(crate) fn again(set: &ResultSet) -> Option<Plan> {
     let plan = &set.experiment.plan;
-    let (run, excerpt) = *excerpts(set).first()?;
+    let (run, _) = *excerpts(set).first()?;
     let found = run.verified.as_deref()?;
-    let seconds = excerpt
-        .until_ns
-        .saturating_add(BEYOND_NS)
-        .div_ceil(1_000_000_000);
     // All that strike is what is asked for without a list.
     let asked = plan.fault.clone().unwrap_or_default();
     let mut can = Fault::ALL
@@ -205,9 +197,6 @@ pub(crate) fn again(set: &ResultSet) -> Option<Plan> {
     let is_all = can.all(|fault| asked.contains(fault));
     Some(Plan {
         targets: vec![run.target.clone()],
-        keep: plan
-            .keep
-            .map(|keep| keep.min(Nanos(seconds * 1_000_000_000))),
         fault: plan.fault.clone().filter(|_| !is_all),
         runs: None,
         history: None,
@@ -229,7 +218,8 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         counted(sum(|found| found.grants), "grant"),
         counted(sum(|found| found.calls), "call"),
     )];
-    if sum(Verified::violations) == 0 {
+    let mut found = set.runs.iter().filter_map(|run| run.verified.as_deref());
+    if found.any(|found| found.violations() == 0) {
         said.push(
             "No violation means none in this history. One machine was tried: no lost disk, no \
              several servers that disagree, no server that lies."

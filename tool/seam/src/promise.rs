@@ -11,14 +11,16 @@ use std::collections::BTreeMap;
 /// Nothing is known about a lock of the user's own: its program or `--promise` states it.
 pub fn promise(entry: &Entry, facts: &BTreeMap<String, f64>) -> Promise {
     let lock = &entry.lock;
+    if entry.family == Family::Own {
+        return Promise::default();
+    }
     let fact = |name: &str| facts.get(name).map(|ns| *ns as u64);
     let usual = lock.usual_lease.filter(|_| facts.is_empty());
     let usual = usual.map(|lease| lease.as_nanos() as u64);
-    let lease_ns = fact(LEASE_FACT).or(usual);
+    let lease_ns = fact(LEASE_FACT).or(usual).filter(|_| lock.remote);
     let times = |name| fact(name).filter(|_| lease_ns.is_some());
     Promise {
         belongs: match lease_ns {
-            _ if entry.family == Family::Own => Belongs::Unknown,
             Some(_) => Belongs::Lease,
             None if lock.remote => Belongs::Connection,
             None => Belongs::Process,
@@ -54,7 +56,9 @@ mod tests {
         let leased = capabilities!(service; durable, fenced,
             usual_lease: Some(Duration::from_secs(30)));
         let short = [(LEASE_FACT, 2e9), (LEASE_STEP_FACT, 1e9)];
-        assert_eq!(of(Family::File, LockCapabilities::TIMED, &[]), "by=process");
+        for facts in [&[][..], &short] {
+            assert_eq!(of(Family::File, LockCapabilities::TIMED, facts), "by=process");
+        }
         assert_eq!(of(Family::Service, service, &[]), "by=connection");
         let renewed = "by=lease,lease=2s,step=1s";
         assert_eq!(of(Family::Service, service, &short), renewed);

@@ -118,6 +118,7 @@ fn order(target: &str, lasts_ms: u64) -> VerifyOrder {
         clients: 4,
         keys: 2,
         lasts: Nanos::from_millis(lasts_ms),
+        until: None,
         lease: Nanos::from_millis(1_000),
         faults: vec![Fault::Kill, Fault::Stop],
         promise: None,

@@ -8,7 +8,7 @@ use crate::takes;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Circumstances, Environment, Experiment, Run, Verified, Violation, Window,
+    At, BROKE_OFF, Circumstances, Environment, Experiment, Run, Verified, Violation, Window,
 };
 use jostle_targets::Spec;
 
@@ -52,7 +52,8 @@ impl ExperimentLoop<'_, '_> {
             let tried = self.again(&order, data.found_ns, kind);
             (data.verified.again, stop) = tried;
         }
-        self.finish(experiment, record(spec, block, data))?;
+        let is_interrupted = matches!(stop, Some(KeeperError::Interrupted));
+        self.finish(experiment, record(spec, block, data, is_interrupted))?;
         stop.map_or(Ok(()), |stop| Err(stop.into()))
     }
 
@@ -65,7 +66,7 @@ impl ExperimentLoop<'_, '_> {
     ) -> (Option<(u32, u32)>, Option<KeeperError>) {
         let until = Nanos(found_ns.unwrap_or(first.lasts.0).saturating_add(BEYOND.0));
         let order = VerifyOrder {
-            lasts: first.lasts.min(until),
+            until: Some(until),
             history: None,
             ..first.clone()
         };
@@ -99,6 +100,7 @@ impl ExperimentLoop<'_, '_> {
             clients: one(&plan.workers),
             keys: one(&plan.keys),
             lasts: plan.keep(),
+            until: None,
             lease: plan.lease(),
             faults: faults_of(plan, spec),
             promise,
@@ -123,9 +125,11 @@ fn kind(verified: &Verified) -> Option<Violation> {
     excerpt.or_else(|| all.find(|kind| verified.of(*kind) > 0))
 }
 
-/// The record, without its verdict.
-fn record(spec: &Spec, block: u32, data: VerifyData) -> Run {
+/// The record, without its verdict. One that ended before its time is not whole, unless the user
+/// ended it.
+fn record(spec: &Spec, block: u32, data: VerifyData, is_interrupted: bool) -> Run {
     let window_s = data.took_ns as f64 / 1e9;
+    let broke_off = data.cut_short.filter(|_| !is_interrupted);
     let operations = data.verified.grants;
     Run {
         target: spec.typed.clone(),
@@ -146,6 +150,8 @@ fn record(spec: &Spec, block: u32, data: VerifyData) -> Run {
         around: Circumstances {
             deaths: data.deaths,
             setup: data.setup,
+            errors: broke_off.iter().map(|_| (BROKE_OFF.to_owned(), 1)).collect(),
+            messages: broke_off.into_iter().collect(),
             ..Circumstances::default()
         },
         verified: Some(Box::new(data.verified)),

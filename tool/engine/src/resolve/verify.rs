@@ -5,7 +5,6 @@ use super::{Resolved, UsageError, named, refuse, specs};
 use jostle_model::plan::{Fault, Plan, Workload};
 use jostle_model::record::Promise;
 use jostle_model::{List, Nanos, defaults};
-use jostle_sys::link;
 use jostle_targets::table::Family;
 use jostle_targets::{Spec, TABLE};
 use std::collections::BTreeMap;
@@ -70,7 +69,7 @@ pub(crate) fn with<'p>(plan: &'p Plan, spec: &Spec) -> Option<&'p str> {
 
 /// The faults of the plan that strike this target.
 pub(crate) fn faults_of(plan: &Plan, spec: &Spec) -> Vec<Fault> {
-    let without = without(spec, with(plan, spec));
+    let without = without(plan, spec);
     let asked = plan.fault.as_deref().unwrap_or(Fault::ALL).iter();
     asked
         .copied()
@@ -79,39 +78,9 @@ pub(crate) fn faults_of(plan: &Plan, spec: &Spec) -> Vec<Fault> {
 }
 
 /// The faults that this target cannot have on this machine, with the reason.
-pub(crate) fn without(spec: &Spec, with: Option<&str>) -> BTreeMap<Fault, String> {
-    let why = |fault: &Fault| Some((*fault, why(*fault, spec, with)?));
-    Fault::ALL.iter().filter_map(why).collect()
-}
-
-fn why(fault: Fault, spec: &Spec, with: Option<&str>) -> Option<String> {
-    let entry = spec.entry;
-    let is_own = entry.family == Family::Own;
-    let cuts = matches!(fault, Fault::Cut | Fault::CutTo | Fault::CutFrom);
-    match fault {
-        Fault::Kill if !entry.is_remote() && !is_own && !entry.lock.survives_owner => {
-            Some("what an owner that died held stays taken".to_owned())
-        }
-        Fault::Kill | Fault::Stop => None,
-        _ if is_own && entry.path_alone().is_none() => {
-            Some("a library is struck by the death and the stop of its processes only".to_owned())
-        }
-        _ if is_own && with.is_none() => {
-            Some("no service is launched for it (--with SERVICE)".to_owned())
-        }
-        _ if !entry.is_remote() && !is_own => Some("no server keeps it".to_owned()),
-        _ if spec.argument.is_some() && !is_own => Some(format!(
-            "only a server that jostle launches can be struck (`{}` without an address)",
-            entry.name
-        )),
-        _ if cuts && !is_own && !entry.is_over_tcp() => {
-            Some("there is no network between its clients and their server".to_owned())
-        }
-        _ if cuts && !link::may_cut() => {
-            Some("this kernel lets only root cut a connection".to_owned())
-        }
-        _ => None,
-    }
+fn without(plan: &Plan, spec: &Spec) -> BTreeMap<Fault, String> {
+    let with = with(plan, spec).and_then(|name| Spec::parse(name).ok());
+    jostle_verify::without(spec, with.as_ref())
 }
 
 /// A note for each target: the faults that strike it, and why others do not.
@@ -123,7 +92,7 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     };
     let note = |spec: &Spec| {
         let mut reasons: Vec<(String, Vec<Fault>)> = Vec::new();
-        for (fault, why) in without(spec, with(plan, spec)) {
+        for (fault, why) in without(plan, spec) {
             match reasons.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, faults)) => faults.push(fault),
                 None => reasons.push((why, vec![fault])),
@@ -197,7 +166,7 @@ fn check_asked(plan: &Plan, faults: &[Fault], specs: &[Spec]) -> Result<(), Usag
     if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
         return refuse(format!("--fault: {} is named twice", faults[twice]));
     }
-    let why = |fault: &Fault, spec: &Spec| why(*fault, spec, with(plan, spec));
+    let why = |fault: &Fault, spec: &Spec| without(plan, spec).remove(fault);
     let nowhere = faults.iter().find_map(|fault| {
         let reasons = specs
             .iter()
@@ -242,7 +211,7 @@ fn check_numbers(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Fault::{Clock, CutFrom, CutTo, Kill, ServerKill, ServerStop, ServerWipe, Stop};
+    use Fault::{Kill, ServerKill, ServerWipe, Stop};
 
     fn resolution(
         targets: &[&str],
@@ -261,37 +230,6 @@ mod tests {
     }
 
     #[test]
-    fn each_target_has_the_faults_that_can_strike_it() {
-        let of = |target: &str, with: Option<&str>| -> Vec<Fault> {
-            let spec = Spec::parse(target).unwrap();
-            let without = without(&spec, with);
-            let cut = [Fault::Cut, CutTo, CutFrom];
-            // Who may cut a link is a matter of privileges.
-            let all = Fault::ALL.iter().filter(|fault| !cut.contains(fault));
-            all.copied().filter(|f| !without.contains_key(f)).collect()
-        };
-        let all = [Kill, Stop, ServerKill, ServerStop, ServerWipe, Clock];
-        let mut served = all.to_vec();
-        served.sort();
-        for (target, with, faults) in [
-            ("flock", None, &[Kill, Stop][..]),
-            ("busted", None, &[Stop]),
-            ("redis", None, &served),
-            ("redis://h:1", None, &[Kill, Stop]),
-            ("pipe:true {redis}", None, &[Kill, Stop]),
-            ("pipe:true {redis}", Some("redis"), &served),
-        ] {
-            let mut found = of(target, with);
-            found.sort();
-            assert_eq!(found, faults, "{target}");
-        }
-        let why = |target: &str| without(&Spec::parse(target).unwrap(), None);
-        assert_eq!(why("flock")[&ServerWipe], "no server keeps it");
-        assert!(why("redis://h:1")[&Clock].contains("`redis` without an address"));
-        assert!(why("lockd+unix")[&CutTo].contains("no network"));
-    }
-
-    #[test]
     fn faults_are_listed_for_each_target_before_anything_starts() {
         let resolved = resolution(&["flock", "busted"], |_| {}).unwrap();
         assert_eq!(resolved.plan.fault, Some(vec![Kill, Stop]));
@@ -302,7 +240,8 @@ mod tests {
             [
                 format!("flock: faults kill, stop; no {list}: no server keeps it"),
                 format!(
-                    "busted: faults stop; no kill: what an owner that died held stays taken; \
+                    "busted: faults stop; no kill: a lock whose owner dies stays taken, so that \
+                     nothing more could be seen of it; \
                      no {list}: no server keeps it"
                 ),
             ]

@@ -81,10 +81,10 @@ impl Promise {
         }];
         if let Some(lease) = self.lease_ns {
             let early = self.lease_step_ns.map_or_else(String::new, |step| {
-                format!(", which may end {} early", Nanos(step))
+                format!(" and may end {} early", Nanos(step))
             });
             said.push(format!(
-                "the lease is {} and can be renewed{early}",
+                "the lease is {}, can be renewed{early}",
                 Nanos(lease)
             ));
         }

@@ -170,14 +170,14 @@ mod tests {
         let promise = of("Promise");
         assert!(
             promise.contains(
-                "flock: no violation in 60.0 s: 48,210 grants, 22 faults of 2 kinds (seed 7)."
+                "flock: no violation in 60 s: 48,210 grants, 22 faults of 2 kinds (seed 7)."
             ),
             "{promise}"
         );
         assert!(
             promise.contains(
                 "memcached: the promise is broken: 2 overlaps of entitled owners, the first at \
-                 12.345678 s, in 60.0 s: 30,100 grants, 31 faults of 3 kinds (seed 7); seen again \
+                 12.345678 s, in 60 s: 30,100 grants, 31 faults of 3 kinds (seed 7); seen again \
                  in 2 of 3 runs with this seed; 1 undecided."
             ),
             "{promise}"

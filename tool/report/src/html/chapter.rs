@@ -132,7 +132,9 @@ fn series<'a>(
         let limits = limits(&member.experiment.plan, &points);
         for point in points {
             let values = named(point.at);
-            let Some(x) = values.get(swept).copied() else {
+            // The points of `verify` differ in nothing.
+            let alone = values.is_empty().then_some(0.0);
+            let Some(x) = values.get(swept).copied().or(alone) else {
                 continue;
             };
             let parts = parts(point.target, &values, others);

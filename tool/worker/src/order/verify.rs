@@ -15,8 +15,10 @@ pub struct VerifyOrder {
     pub clients: usize,
     /// Locks.
     pub keys: usize,
-    /// How long.
+    /// How long; the schedule of the faults depends on it.
     pub lasts: Nanos,
+    /// Ends so early, by the same schedule; None: not before its time.
+    pub until: Option<Nanos>,
     /// The lease of locks that have one.
     pub lease: Nanos,
     /// Faults that strike. The parent has left out what makes no sense.
