@@ -33,7 +33,6 @@ pub mod printed;
 mod ranks;
 pub mod ratio;
 pub mod recover;
-pub mod verify;
 pub mod requested;
 pub mod rng;
 pub mod sleeping;
@@ -43,6 +42,7 @@ pub mod summary;
 pub mod tail;
 mod tcp;
 pub mod trend;
+pub mod verify;
 
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
