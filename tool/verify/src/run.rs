@@ -232,7 +232,10 @@ impl Run<'_> {
         let lasts_ns = self.order.lasts.0;
         let faults = &self.order.faults;
         let planned = schedule(self.order.seed, lasts_ns, self.promise.lease_ns, faults);
-        let lasts_ns = self.order.until.map_or(lasts_ns, |until| until.0.min(lasts_ns));
+        let lasts_ns = self
+            .order
+            .until
+            .map_or(lasts_ns, |until| until.0.min(lasts_ns));
         let mut planned = planned.into_iter().peekable();
         let (mut late_ns, mut empty_ns, mut delays_ns, mut alive_ns) = (0, 0, 0, 0);
         loop {

@@ -66,9 +66,8 @@ impl WallClock {
     pub fn environment(
         clock: Option<&WallClock>,
     ) -> impl Iterator<Item = (&'static str, &PathBuf)> {
-        let both = clock.map(|WallClock { object, offset }| {
-            [("LD_PRELOAD", object), ("JOSTLE_CLOCK", offset)]
-        });
+        let both = clock
+            .map(|WallClock { object, offset }| [("LD_PRELOAD", object), ("JOSTLE_CLOCK", offset)]);
         both.into_iter().flatten()
     }
 
