@@ -88,7 +88,7 @@ impl Promise {
                 Nanos(lease)
             ));
         }
-        let served = self.belongs != Belongs::Process;
+        let served = matches!(self.belongs, Belongs::Connection | Belongs::Lease);
         let kept = [
             (self.restart, "it survives a restart of its server"),
             (
