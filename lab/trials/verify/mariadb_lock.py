@@ -1,8 +1,8 @@
 """GET_LOCK in sessions that MariaDB ends after a second without a statement: mariadb_lock.py
 HOST:PORT KIND. User and password are in $MYSQL_USER and $MYSQL_PWD.
 
-trusts: a lock belongs to its session, and who does nothing keeps it.
-pings: the second is a lease, which is renewed.
+trusts: an owner that does nothing keeps its lock for two seconds at least.
+pings: the second is the lease, and is renewed.
 """
 
 import os
@@ -30,17 +30,17 @@ def ask(sql):
         session.stdin.flush()
         said = session.stdout.readline().strip()
     except BrokenPipeError:
-        said = "ERROR"
+        said = ""
     if not said or said.startswith("ERROR"):
         session.kill()
         session.wait()
         session = None
-        raise ConnectionError(said)
+        raise ConnectionError(said or "the session has ended")
     return said
 
 
 def join(worker, keys):
-    words = "renew lease=1000" if kind == "pings" else ""
+    words = "renew lease=1000" if kind == "pings" else "lease=2000"
     return f"timeout fifo belongs=connection {words}", acquire, release, renew
 
 

@@ -38,7 +38,7 @@ const RENEWED_HOLD: (f64, f64) = (1.1, 1.8);
 const LATE_HOLD: (f64, f64) = (1.05, 1.6);
 /// All clients together have one long hold in so many leases (of a lock without, of so many times
 /// `NO_LEASE_NS`).
-const LONG_EVERY: u64 = 4;
+const LONG_EVERY: u64 = 3;
 const NO_LEASE_NS: u64 = 500_000_000;
 
 /// All that a client is given.
@@ -107,6 +107,9 @@ impl Client<'_> {
             false => self.place,
         };
         let lock = self.target.join(number)?;
+        if let Some(promise) = lock.promise() {
+            self.rings.set_promise(&promise);
+        }
         self.rings.set_ready(self.place, lock.owner_group());
         Ok(lock)
     }
@@ -207,7 +210,9 @@ impl Life<'_> {
                 asked_ns = clock::monotonic();
             },
             None => {
-                let limit = (gives_up && !tries && !is_timed).then_some(patience_ns);
+                // A program gives up at the end of a time.
+                let is_own = self.lock.promise().is_some();
+                let limit = (gives_up && !tries && !is_timed && !is_own).then_some(patience_ns);
                 let _limit = limit.and_then(|limit| WaitLimit::after(limit).ok());
                 self.lock.acquire(key, Mode::Exclusive, wait)
             }
@@ -226,6 +231,8 @@ impl Life<'_> {
             }
             Ok(Outcome::Interrupted) if !self.lock.gives_up() => {
                 self.client.note(Kind::AskFailed, key as u16, 0, "given up");
+                // Each time it costs a session.
+                self.is_timed &= !is_timed;
                 self.leave()?;
             }
             Ok(_) => self.client.note(Kind::Refused, key as u16, 0, ""),
@@ -270,9 +277,7 @@ impl Life<'_> {
     /// Most holds are short, and every client is late, or renews, once in a while.
     fn plan_hold(&mut self, keeping: Option<Keeping>) -> Hold {
         let now_ns = clock::monotonic();
-        let lease_ns = keeping
-            .map(|keeping| keeping.lease_ns)
-            .or(self.client.lease_ns);
+        let lease_ns = keeping.map(|keeping| keeping.lease_ns).or(self.lease_ns());
         let rng = &mut self.rng;
         if now_ns < self.next_long_ns {
             let until_ns = now_ns + between(rng, HOLD.0, HOLD.1);
@@ -292,8 +297,13 @@ impl Life<'_> {
         Hold { until_ns, renews }
     }
 
+    fn lease_ns(&self) -> Option<u64> {
+        let own = self.lock.promise().and_then(|promise| promise.lease_ns);
+        self.client.lease_ns.or(own)
+    }
+
     fn plan_long_hold(&mut self) {
-        let unit = self.client.lease_ns.unwrap_or(NO_LEASE_NS);
+        let unit = self.lease_ns().unwrap_or(NO_LEASE_NS);
         let mean = LONG_EVERY * unit * self.client.places as u64;
         self.next_long_ns = clock::monotonic() + mean / 2 + self.rng.below(mean + 1);
     }

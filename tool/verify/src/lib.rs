@@ -7,7 +7,6 @@
 
 mod client;
 mod delays;
-mod promise;
 mod rings;
 mod run;
 mod schedule;
@@ -15,7 +14,8 @@ mod store;
 mod strike;
 mod wall_clock;
 mod with;
+mod without;
 
-pub use promise::{promise_of, without};
 pub use run::verified;
 pub use wall_clock::WallClock;
+pub use without::without;

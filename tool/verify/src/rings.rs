@@ -4,6 +4,7 @@
 //! An entry is there as soon as it is written, whatever becomes of its client. What a failed call
 //! said follows its entry as bytes.
 
+use jostle_model::record::Promise;
 use jostle_stats::verify::history::{Entry, Kind};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::{clock, signal};
@@ -17,8 +18,9 @@ const ENTRY_BYTES: usize = 16;
 /// Lines before a ring: what the client writes, and what the keeper does.
 const OWN_LINES: usize = 2;
 const PLACE: usize = OWN_LINES * LINE + ENTRIES as usize * ENTRY_BYTES;
-/// Lines before all places.
-const HEAD: usize = 1;
+/// Lines before all places: a few words, and the promise as text behind its length.
+const HEAD: usize = 3;
+const PROMISE_WORDS: usize = 2 * LINE / 8;
 
 /// The longest text of a failed call, in bytes.
 const TEXT: usize = 240;
@@ -116,6 +118,29 @@ impl Rings {
     /// A number that no session has had.
     pub(crate) fn next_session(&self) -> u64 {
         self.shared()[1].fetch_add(1, AcqRel)
+    }
+
+    /// What the lock itself promises, where it does.
+    pub(crate) fn set_promise(&self, promise: &Promise) {
+        let said = promise.to_string();
+        let words = self.region.words64(LINE, PROMISE_WORDS);
+        for (word, bytes) in words[1..].iter().zip(said.as_bytes().chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(eight), Relaxed);
+        }
+        words[0].store(said.len() as u64, Release);
+    }
+
+    /// What the lock itself promises; None: it has not said so.
+    pub(crate) fn promise(&self) -> Option<Promise> {
+        let words = self.region.words64(LINE, PROMISE_WORDS);
+        let length = words[0].load(Acquire) as usize;
+        let bytes = words[1..]
+            .iter()
+            .flat_map(|word| word.load(Relaxed).to_le_bytes());
+        let bytes: Vec<u8> = bytes.take(length).collect();
+        std::str::from_utf8(&bytes).ok()?.parse().ok()
     }
 
     /// A new client begins in this place.
@@ -283,6 +308,20 @@ mod tests {
             assert_eq!(texts, [words.as_str()]);
         }
         assert_eq!(taken(&rings), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn a_promise_is_read_as_it_was_set() {
+        let rings = Rings::new(1).unwrap();
+        assert_eq!(rings.promise(), None);
+        for typed in [
+            "by=process",
+            "by=lease,lease=1234567us,step=1s,restart,tokens",
+        ] {
+            let promise: Promise = typed.parse().unwrap();
+            rings.set_promise(&promise);
+            assert_eq!(rings.promise(), Some(promise));
+        }
     }
 
     #[test]

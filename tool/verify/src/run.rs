@@ -3,12 +3,12 @@
 
 use crate::client::Client;
 use crate::delays::Delays;
-use crate::promise::{promise_of, without};
 use crate::rings::{Rings, entry};
 use crate::schedule::schedule;
 use crate::store::Store;
 use crate::strike::Active;
 use crate::with::With;
+use crate::without::without;
 use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::plan::{Carrier, Range};
 use jostle_model::record::Promise;
@@ -19,7 +19,7 @@ use jostle_stats::verify::history::{Facts, Kind, Struck};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::waited::Waited;
 use jostle_sys::{clock, process, signal};
-use jostle_targets::{Locks, Setup, Spec};
+use jostle_targets::{Locks, Setup, Spec, promise};
 use jostle_worker::order::{VerifyData, VerifyOrder};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,6 +33,8 @@ const DELAYS_NS: u64 = 250_000_000;
 const LOOK_NS: u64 = 2_000_000;
 /// How long clients may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// What the grant of a free lock may take beside its lease and the polls.
+const GRANT_NS: u64 = 1_000_000_000;
 /// Different texts of failed calls that are kept.
 const TEXTS: usize = 200;
 const RAMP_PATIENCE: Duration = Duration::from_nanos(RAMP_PATIENCE_NS);
@@ -50,13 +52,14 @@ pub fn verified(
     spec: &Spec,
 ) -> Result<VerifyData> {
     let of_target = |error| Aborted(format!("{}: {error}", order.target));
+    let store = Store::create(&place_of_history(ledger, order)?).map_err(Aborted)?;
     let setup = Setup {
         argument: spec.argument.as_deref(),
         ledger,
         workers: order.clients,
         keys: order.keys,
         shared: false,
-        timed: is_timed(spec),
+        timed: is_timed(spec) && !is_program(spec),
         carrier: Carrier::Processes,
         range: Range::Same,
         open_each: false,
@@ -90,14 +93,14 @@ pub fn verified(
     let done = target.and_then(|target| {
         let rings = Rings::new(order.clients)
             .map_err(|error| Aborted(format!("no memory for the clients: {error}")))?;
-        let promise = order.promise.clone();
+        let stated = order.promise.clone();
         Run {
             context,
             service,
             order,
             spec,
-            promise: promise.unwrap_or_else(|| promise_of(spec, &target.facts())),
-            store: Store::create(&place_of_history(ledger, order)?).map_err(Aborted)?,
+            promise: stated.unwrap_or_else(|| promise(spec.entry, &target.facts())),
+            store,
             target,
             rings,
             clients: Vec::new(),
@@ -116,9 +119,14 @@ pub fn verified(
     done
 }
 
-/// Whether requests wait for a time. Of a lock of the user's nobody knows before.
+/// Whether requests wait for a time: a program of the user's that cannot gives up. What a library
+/// can, nobody knows.
 fn is_timed(spec: &Spec) -> bool {
-    spec.entry.lock.timeout && !spec.entry.runs_argument()
+    spec.entry.lock.timeout && (!spec.entry.runs_argument() || is_program(spec))
+}
+
+fn is_program(spec: &Spec) -> bool {
+    spec.entry.argument == Some("COMMAND")
 }
 
 fn place_of_history(ledger: &Ledger, order: &VerifyOrder) -> Result<PathBuf> {
@@ -186,6 +194,12 @@ impl Run<'_> {
         }
         let setup = self.target.facts();
         let poll_ns = setup.get("poll_ns").map_or(0, |ns| *ns as u64);
+        let Promise {
+            lease_ns,
+            lease_lag_ns,
+            ..
+        } = self.promise;
+        let wait_ns = lease_ns.unwrap_or(0) + lease_lag_ns.unwrap_or(0) + 2 * poll_ns;
         let facts = Facts {
             promise: self.promise,
             keys: self.order.keys as u64,
@@ -193,7 +207,7 @@ impl Run<'_> {
             ended_ns: cut_short.as_ref().map_or(took_ns, |(_, at_ns)| *at_ns),
             // The fact is a mean where a poll is random.
             poll_ns: 2 * poll_ns,
-            delayed_ns: self.delays.lost_ns,
+            delayed_ns: self.delays.of_a_wait(wait_ns + GRANT_NS),
             struck: self.struck,
             said: self.said,
         };
@@ -221,6 +235,9 @@ impl Run<'_> {
             self.fork(place)?;
         }
         self.await_ready()?;
+        if let (None, Some(own)) = (&self.order.promise, self.rings.promise()) {
+            self.promise = own;
+        }
         self.start_ns = clock::monotonic();
         self.rings.begin(self.start_ns);
         let ramp_ns = self.start_ns - forked_ns;
@@ -297,7 +314,6 @@ impl Run<'_> {
     pub(crate) fn fork(&mut self, place: usize) -> Result<()> {
         self.rings.renew(place);
         let number = self.numbers;
-        let lock = self.spec.entry;
         let client = Client {
             target: &*self.target,
             rings: &self.rings,
@@ -309,7 +325,7 @@ impl Run<'_> {
             every_ns: 1_000_000_000 * self.order.clients as u64 / CALLS_PER_S,
             lease_ns: self.promise.lease_ns,
             is_timed: is_timed(self.spec),
-            counts_sessions: lock.is_remote() || lock.argument == Some("COMMAND"),
+            counts_sessions: self.spec.entry.is_remote() || is_program(self.spec),
             keeper: rustix::process::getpid(),
         };
         let active = &mut self.active;
@@ -410,7 +426,7 @@ impl Run<'_> {
     pub(crate) fn look_at_delays(&mut self) {
         let clients = self.clients.iter().map(|client| client.pid);
         let all: Vec<u32> = clients.chain(self.service.processes()).collect();
-        self.delays.look(&all);
+        self.delays.look(self.now(), &all);
     }
 
     /// Lets all clients end, and ends those that do not.

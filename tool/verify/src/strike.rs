@@ -6,8 +6,8 @@ use jostle_harness::{Aborted, Result};
 use jostle_model::plan::Fault;
 use jostle_stats::verify::history::Struck;
 use jostle_sys::link::{Link, Way};
-use jostle_sys::process;
 use jostle_sys::waited::Waited;
+use jostle_sys::{cpu, process};
 use std::time::Duration;
 
 /// How long a victim is waited for until it owns a lock, and between two looks.
@@ -87,23 +87,22 @@ impl Run<'_> {
             (Fault::CutTo, _) => self.cut(&victims, planned, Way::FromFirst)?,
             (Fault::CutFrom, _) => self.cut(&victims, planned, Way::ToFirst)?,
             (Fault::ServerKill | Fault::ServerWipe, _) => {
-                let from_ns = self.now();
-                self.service.kill_all();
+                let stamps = self.stamped(|| self.service.kill_all());
                 let loses_data = planned.fault == Fault::ServerWipe;
-                self.lasts(planned, from_ns, State::Down { loses_data });
+                self.lasts(planned, stamps, State::Down { loses_data });
             }
             (Fault::ServerStop, _) => {
-                let from_ns = self.now();
-                self.service.stop_all();
-                self.lasts(planned, from_ns, State::Halted);
+                let stamps = self.stamped(|| self.service.stop_all());
+                self.lasts(planned, stamps, State::Halted);
             }
             (Fault::Clock, _) => {
                 let unit_ns = self.promise.lease_ns.unwrap_or(AHEAD_NS);
                 let leases = 1 + planned.draw % LEASES_AHEAD;
-                let from_ns = self.now();
-                let set = self.service.set_clock((leases * unit_ns) as i64);
+                let mut set = Ok(());
+                let ahead_ns = (leases * unit_ns) as i64;
+                let stamps = self.stamped(|| set = self.service.set_clock(ahead_ns));
                 set.map_err(Aborted)?;
-                self.lasts(planned, from_ns, State::Clock);
+                self.lasts(planned, stamps, State::Clock);
             }
         }
         Ok(())
@@ -133,18 +132,25 @@ impl Run<'_> {
         }
     }
 
-    fn note(&mut self, fault: Fault, place: Option<usize>, from_ns: u64) {
+    /// Does something, with stamps before and after.
+    fn stamped(&self, act: impl FnOnce()) -> (u64, u64) {
+        let from_ns = self.now();
+        act();
+        (from_ns, self.now())
+    }
+
+    fn note(&mut self, fault: Fault, place: Option<usize>, (from_ns, struck_ns): (u64, u64)) {
         self.struck.push(Struck {
             fault,
             client: place.map(|place| self.clients[place].number),
             from_ns,
-            struck_ns: self.now(),
+            struck_ns,
             over_ns: None,
         });
     }
 
-    fn lasts(&mut self, planned: &Planned, from_ns: u64, state: State) {
-        self.note(planned.fault, state.place(), from_ns);
+    fn lasts(&mut self, planned: &Planned, stamps: (u64, u64), state: State) {
+        self.note(planned.fault, state.place(), stamps);
         self.active.push(Active {
             nth: self.struck.len() - 1,
             until_ns: self.now() + planned.lasts_ns,
@@ -159,12 +165,16 @@ impl Run<'_> {
         let started = process::with_descendants(pid);
         self.await_owner(place, draw);
         let group = self.rings.group(place);
-        let from_ns = self.now();
-        // First, so that it starts nothing more.
-        process::kill(pid);
-        group.into_iter().for_each(process::kill_group);
+        // What waits for its lock shall not be granted it between the two stamps.
+        let stamps = cpu::undisturbed(|| {
+            self.stamped(|| {
+                // First, so that it starts nothing more.
+                process::kill(pid);
+                group.into_iter().for_each(process::kill_group);
+            })
+        });
         started.into_iter().for_each(process::kill);
-        self.note(Fault::Kill, Some(place), from_ns);
+        self.note(Fault::Kill, Some(place), stamps);
         while !process::is_gone(pid) {
             std::thread::sleep(OWNER_LOOK);
         }
@@ -184,12 +194,11 @@ impl Run<'_> {
         let pid = self.clients[place].pid;
         self.await_owner(place, planned.draw);
         let group = self.rings.group(place);
-        let from_ns = self.now();
-        match group {
+        let stamps = self.stamped(|| match group {
             Some(group) => process::stop_group(group),
             None => process::stop(pid),
-        }
-        self.lasts(planned, from_ns, State::Stopped { place, pid, group });
+        });
+        self.lasts(planned, stamps, State::Stopped { place, pid, group });
     }
 
     /// Cuts off the first that has a connection.
@@ -208,9 +217,10 @@ impl Run<'_> {
                 continue;
             }
             self.await_owner(place, planned.draw);
-            let from_ns = self.now();
-            link.cut(way).map_err(refused)?;
-            self.lasts(planned, from_ns, State::Cut { place, link });
+            let mut cut = Ok(());
+            let stamps = self.stamped(|| cut = link.cut(way));
+            cut.map_err(refused)?;
+            self.lasts(planned, stamps, State::Cut { place, link });
             break;
         }
         Ok(())

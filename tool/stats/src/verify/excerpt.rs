@@ -26,8 +26,8 @@ where
     }
     let calls = calls.into_iter().flat_map(|calls| that_matter(&calls, at));
     let mut lines: Vec<ExcerptLine> = calls.map(|entry| line(&entry)).collect();
-    let since = first.windows.iter().map(|window| window.since).min();
-    lines.extend(faults(judge, &first.windows, since.unwrap_or(0), at));
+    let since = first.windows.first().map_or(0, |earlier| earlier.since);
+    lines.extend(faults(judge, &first.windows, since, at));
     let leases = first.windows.iter().filter_map(|window| {
         Some(ExcerptLine {
             at_ns: window.lease_end?,

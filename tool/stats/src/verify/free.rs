@@ -183,8 +183,10 @@ impl<'a> Free<'a> {
     }
 
     /// Until when the service may take this client, whose session ended then, for the owner:
-    /// until its lease ends, or another is granted the lock.
+    /// until its lease ends, or another is granted the lock after the service knows of the end.
     fn may_own(&self, client: u32, gone: u64, holds: &[Hold]) -> u64 {
+        let cut = self.halted(client).within(gone, gone.saturating_add(1));
+        let gone = cut.last().map_or(gone, |span| span.1);
         let end = gone.saturating_add(self.judge.longest_lease());
         let mut later = holds[holds.partition_point(|hold| hold.granted <= gone)..].iter();
         let next = later.find(|hold| hold.ask.client != client && !hold.resumed);
@@ -305,7 +307,7 @@ mod tests {
             };
             let judge = Judge::new(&facts);
             let mut spans = |most: u64| -> Vec<(u64, u64)> {
-                let span = |_| (rng.below(END), rng.below(12));
+                let span = |_| (rng.below(END), 1 + rng.below(12));
                 let spans = (0..most).map(span);
                 spans
                     .map(|(from, ns)| (from, (from + ns).min(END)))

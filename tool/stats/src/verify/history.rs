@@ -143,7 +143,8 @@ pub struct Facts {
     pub ended_ns: u64,
     /// Longest time between two tries of a waiting client, where the lock makes it ask again.
     pub poll_ns: u64,
-    /// CPU time that clients and service were ready for and did not get, in all.
+    /// CPU time that clients and service were ready for and did not get, at most, while one client
+    /// waited for a free lock.
     pub delayed_ns: u64,
     /// Faults, in the order of time.
     pub struck: Vec<Struck>,

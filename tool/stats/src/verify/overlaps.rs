@@ -115,12 +115,11 @@ fn overlap(later: &Hold, ends: Ends, active: &[Active<'_>], judge: &Judge<'_>, f
     }
 }
 
-/// Whether another certainly owned what this release was confirmed for.
+/// Whether one of those that were granted before this release was sent certainly owned until after
+/// it was confirmed.
 fn foreign(judge: &Judge<'_>, release: &Hold, active: &[Active<'_>], found: &mut Found) {
     let owner = active.iter().find(|other| {
-        other.hold.ask.client != release.ask.client
-            && other.hold.granted < release.sent
-            && other.ends.sure > release.over
+        other.hold.ask.client != release.ask.client && other.ends.sure > release.over
     });
     if let Some(owner) = owner {
         found.verified.foreign_releases += 1;

@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 /// `CLIENT KIND MS [EXTRA]`, each after a comma; a request waits for ever.
 fn entries(history: &str) -> Vec<Entry> {
-    let kind = |word| match word {
+    let kind = |word: &str| match word {
         "ask" => Kind::Ask,
         "granted" => Kind::Granted,
         "refused" => Kind::Refused,
@@ -146,6 +146,7 @@ fn planted() -> Vec<Planted> {
         ("its lease ends it", facts(Lease, Some(100), &[(Fault::Kill, Some(1), [40, 41, 0])]), "1 ask 0, 1 granted 1, 2 ask 2, 2 granted 1250", LATE),
         ("a stopped waiter", struck(Connection, Fault::Stop, Some(2)), "2 ask 30, 2 granted 1078", CLEAN),
         ("a stopped waiter may own", facts(Connection, None, &[(Fault::Stop, Some(1), [40, 41, 3000])]), "1 ask 30, 1 granted 3001, 1 release 3002, 1 released 3003, 2 ask 30, 2 granted 4000", CLEAN),
+        ("its end does not reach the service", facts(Connection, None, &[(Fault::Cut, Some(1), [40, 41, 3000])]), "1 ask 30, 1 failed 100, 1 left 101, 3 ask 50, 3 granted 200, 3 release 201, 3 released 202, 2 ask 150, 2 granted 2500", DEPARTED),
         ("released what was another's", leased(), "1 ask 0, 1 granted 1, 2 ask 60, 2 granted 110, 1 release 120, 1 released 125", FOREIGN),
         ("the other got it meanwhile", leased(), "1 ask 0, 1 granted 1, 2 ask 60, 2 granted 122, 1 release 120, 1 released 125", CLEAN),
         ("the release failed", leased(), "1 ask 0, 1 granted 1, 2 ask 60, 2 granted 110, 1 release 120, 1 unreleased 125", CLEAN),
@@ -266,9 +267,13 @@ fn ten_million_calls_are_checked_within_a_minute_and_two_gib() {
     }
     let mut facts = facts(Belongs::Lease, Some(2_000), &[]);
     facts.ended_ns = u64::MAX;
-    let started = std::time::Instant::now();
+    let cpu_ns = || {
+        let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        times.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before_ns = cpu_ns();
     let findings = found(&facts, &all);
-    let took = started.elapsed();
+    let took_s = (cpu_ns() - before_ns) as f64 / 1e9;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak_kib: u64 = peak
@@ -278,11 +283,11 @@ fn ten_million_calls_are_checked_within_a_minute_and_two_gib() {
         .parse()
         .unwrap();
     println!(
-        "{} calls, {} entries: {took:?}, {} MiB",
+        "{} calls, {} entries: {took_s:.1} s, {} MiB",
         calls,
         all.len(),
         peak_kib / 1024
     );
     assert_eq!(findings.verified.violations(), 0, "{:?}", findings.verified);
-    assert!(took.as_secs() < 60 && peak_kib < 2 << 20);
+    assert!(took_s < 60.0 && peak_kib < 2 << 20);
 }

@@ -33,7 +33,7 @@ fn random(rng: &mut Rng) -> (Facts, Vec<Entry>) {
     facts.promise.lease_step_ns = (rng.below(2) > 0).then_some(2);
     facts.promise.restart = rng.below(2) > 0;
     facts.ended_ns = LENGTH - 10;
-    for _ in 0..rng.below(4) {
+    for _ in 0..rng.below(7) {
         let fault = FAULTS[rng.below(9) as usize];
         let from_ns = rng.below(LENGTH);
         let struck_ns = from_ns + rng.below(4);
@@ -89,7 +89,8 @@ fn of_client(client: u32, rng: &mut Rng) -> Vec<Entry> {
                         Kind::RenewFailed,
                         Kind::RenewLost,
                     ];
-                    put(rng, ends[rng.below(4) as usize], whose, 0);
+                    let end = ends[rng.below(4) as usize];
+                    put(rng, end, whose, 0);
                 }
                 if rng.below(12) == 0 {
                     put(rng, Kind::Dropped, 0, 2);
@@ -100,7 +101,8 @@ fn of_client(client: u32, rng: &mut Rng) -> Vec<Entry> {
                     _ => {
                         put(rng, Kind::Release, key, 0);
                         let ends = [Kind::Released, Kind::ReleaseRefused, Kind::ReleaseFailed];
-                        put(rng, ends[rng.below(3) as usize], key, 0);
+                        let end = ends[rng.below(3) as usize];
+                        put(rng, end, key, 0);
                     }
                 }
             }
@@ -183,9 +185,11 @@ fn parts(facts: &Facts, entries: &[Entry]) -> Vec<Part> {
             tried: asked,
             from: grant.at_ns,
             lease_end: lease(asked),
-            told: over
-                .map_or(u64::MAX, |e| e.at_ns)
-                .min(lost.unwrap_or(u64::MAX)),
+            told: match (lost, release) {
+                (Some(lost), _) => lost,
+                (None, Some(_)) => u64::MAX,
+                (None, None) => over.map_or(u64::MAX, |e| e.at_ns),
+            },
             sent: release.map_or(u64::MAX, |place| known[place].at_ns),
             released: None,
             missing: missing.map_or(u64::MAX, |place| entries[nth + place].at_ns),
@@ -293,7 +297,7 @@ fn defined(facts: &Facts, entries: &[Entry]) -> [u64; 5] {
         }
         let is_before = |part: &Part| {
             let mut of_service = facts.struck.iter().filter(|s| s.client.is_none());
-            let mut disturbs = |s: &Struck| s.from_ns < later.from && until(facts, s) > part.tried;
+            let disturbs = |s: &Struck| s.from_ns < later.from && until(facts, s) > part.tried;
             part.key == later.key
                 && part.from < later.tried
                 && part.token > 0
@@ -330,7 +334,7 @@ fn the_sweep_finds_what_the_definition_finds() {
         assert_eq!(
             counted(&findings),
             expected,
-            "seed {seed}: {facts:?}\n{entries:#?}"
+            "seed {seed}: {facts:?}\n{entries:?}"
         );
         sum.iter_mut()
             .zip(expected)
@@ -340,7 +344,7 @@ fn the_sweep_finds_what_the_definition_finds() {
         mixed.sort_by_key(|entry| entry.at_ns);
         assert_eq!(found(&facts, &mixed), findings, "seed {seed}");
     }
-    assert!(sum.iter().all(|count| *count > 300), "{sum:?}");
+    assert!(sum.iter().all(|count| *count > 50), "{sum:?}");
 }
 
 /// A fault that the promise leaves out explains violations, and makes none.
