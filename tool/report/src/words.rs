@@ -110,7 +110,7 @@ words! {
     "response p99 ms": "99 of 100 responses took at most so many milliseconds.";
     "limit": "What kept the rate from being higher: the generators, the server, the path between them, or the machine.";
     "fault": "What failed while one owned the lock and others waited for it.";
-    "next grant median": "Time from the fault until another got the lock: the median over the runs. `kept`: the owner kept it and released it later.";
+    "next grant median": "Time from the fault until another got the lock: the median over the runs. `kept 6/12`: the owner kept it in 6 of 12 runs and released it later.";
     "next grant 99 of 100" | "99 of 100": "In 99 of 100 runs the next grant came so soon.";
     "next grant worst" | "worst": "The longest time until the next grant over all runs.";
     "after release": "Where the owner kept the lock: time from its release to the next grant.";

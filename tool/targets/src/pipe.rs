@@ -23,7 +23,7 @@ const RENEW: &str = "request W";
 /// The capabilities that a program may have. Each program reports its own. Each worker starts two:
 /// the program, and the thread that reads its standard error.
 pub const LOCK: LockCapabilities = capabilities!(LockCapabilities::NONE; shared, timeout, excludes,
-    survives_owner, starts: 2);
+    survives_owner, renews, starts: 2);
 
 /// Why threads would add nothing.
 pub(crate) const NO_THREADS: &str =

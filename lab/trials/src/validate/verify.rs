@@ -7,6 +7,7 @@ use anyhow::Context;
 use jostle_model::record::{Verified, Violation};
 use jostle_testbed::shell;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -18,40 +19,26 @@ const LASTS: &str = "60s";
 #[derive(Deserialize)]
 struct Lock {
     name: String,
-    #[serde(default)]
-    before: String,
+    before: Option<String>,
     bug: String,
     corrected: String,
-    #[serde(default = "kill")]
-    same: String,
-    #[serde(default = "overlap")]
-    expects: Vec<Violation>,
-}
-
-fn kill() -> String {
-    "--fault kill".to_owned()
-}
-
-fn overlap() -> Vec<Violation> {
-    vec![Violation::Overlap]
+    same: Option<String>,
+    /// Beside an overlap.
+    expects: Option<Violation>,
 }
 
 /// One run, as `jostle verify` judged it.
 #[derive(Serialize, Deserialize)]
 struct Trial {
-    name: String,
-    is_corrected: bool,
-    seed: u64,
+    /// The name of its lock, the seed, and whether it is the corrected form.
+    id: (String, u64, bool),
     found: Verified,
 }
 
 fn known() -> anyhow::Result<Vec<Lock>> {
-    #[derive(Deserialize)]
-    struct File {
-        lock: Vec<Lock>,
-    }
     let text = include_str!("../../verify/known.toml");
-    Ok(toml::from_str::<File>(text)?.lock)
+    let mut file: BTreeMap<String, Vec<Lock>> = toml::from_str(text)?;
+    Ok(file.remove("lock").unwrap_or_default())
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
@@ -61,24 +48,18 @@ pub(super) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
     locks.retain(|lock| series.has(&lock.name));
     if Instant::now() < until {
         let jostle = series.jostle()?.canonicalize()?;
-        let seeds = (1..=SEEDS).flat_map(|seed| [(seed, false), (seed, true)]);
-        for (lock, (seed, is_corrected)) in locks
+        let all = locks
             .iter()
-            .flat_map(|lock| seeds.clone().map(move |form| (lock, form)))
-        {
-            let is_it = |trial: &Trial| {
-                trial.name == lock.name && (trial.seed, trial.is_corrected) == (seed, is_corrected)
-            };
-            if store.lines.iter().any(is_it) || Instant::now() >= until {
-                continue;
+            .flat_map(|lock| (1..=SEEDS).map(move |seed| (lock, seed)));
+        for (lock, seed) in all {
+            for is_corrected in [false, true] {
+                let id = (lock.name.clone(), seed, is_corrected);
+                if store.lines.iter().all(|trial| trial.id != id) && Instant::now() < until {
+                    eprintln!("{}, seed {seed}, corrected: {is_corrected}", lock.name);
+                    let found = lock.verified(&jostle, seed, is_corrected)?;
+                    store.add(Trial { id, found })?;
+                }
             }
-            eprintln!("{}, seed {seed}, corrected: {is_corrected}", lock.name);
-            store.add(Trial {
-                name: lock.name.clone(),
-                is_corrected,
-                seed,
-                found: lock.verified(&jostle, is_corrected, seed)?,
-            })?;
         }
     }
     let (text, rows) = judged(&locks, &store.lines);
@@ -87,14 +68,11 @@ pub(super) fn rows(series: &Series) -> anyhow::Result<Vec<Row>> {
 }
 
 impl Lock {
-    fn verified(&self, jostle: &Path, is_corrected: bool, seed: u64) -> anyhow::Result<Verified> {
+    fn verified(&self, jostle: &Path, seed: u64, is_corrected: bool) -> anyhow::Result<Verified> {
         let place = tempfile::tempdir()?;
-        let (before, same) = (&self.before, &self.same);
-        let form = if is_corrected {
-            &self.corrected
-        } else {
-            &self.bug
-        };
+        let before = self.before.as_deref().unwrap_or(":");
+        let same = self.same.as_deref().unwrap_or("--fault kill");
+        let form = [&self.bug, &self.corrected][usize::from(is_corrected)];
         let line = format!(
             "set -e\n{before}\nexec setpriv --pdeathsig INT \"$0\" verify {form} {same} \
              --for {LASTS} --seed {seed} \"$@\""
@@ -114,11 +92,13 @@ impl Lock {
 
     /// When the bug was found, in seconds; `-`: it was not, or as something else.
     fn found_s(&self, found: &Verified) -> String {
-        let excerpt = found.excerpt.as_ref().filter(|_| found.violations() > 0);
-        let is_it = excerpt.filter(|excerpt| self.expects.contains(&excerpt.kind));
-        is_it.map_or("-".to_owned(), |excerpt| {
-            format!("{:.1}", excerpt.until_ns as f64 / 1e9)
-        })
+        let kinds = [Some(Violation::Overlap), self.expects];
+        match &found.excerpt {
+            Some(shown) if found.violations() > 0 && kinds.contains(&Some(shown.kind)) => {
+                format!("{:.1}", shown.until_ns as f64 / 1e9)
+            }
+            _ => "-".to_owned(),
+        }
     }
 }
 
@@ -130,15 +110,13 @@ fn judged(locks: &[Lock], trials: &[Trial]) -> (String, Vec<Row>) {
     let (mut found, mut clean) = (Vec::new(), Vec::new());
     for lock in locks {
         let of = |is_corrected| {
-            let own = trials.iter().filter(|trial| trial.name == lock.name);
-            own.filter(move |trial| trial.is_corrected == is_corrected)
+            let own = trials.iter().filter(|trial| trial.id.0 == lock.name);
+            own.filter(move |trial| trial.id.2 == is_corrected)
         };
         let after: Vec<String> = of(false).map(|trial| lock.found_s(&trial.found)).collect();
         let figures = |figure: fn(&Verified) -> u64| {
-            let all: Vec<String> = of(true)
-                .map(|trial| figure(&trial.found).to_string())
-                .collect();
-            all.join(", ")
+            let each = of(true).map(|trial| figure(&trial.found).to_string());
+            each.collect::<Vec<_>>().join(", ")
         };
         text += &format!(
             "| {} | {} | {} | {} |\n",
@@ -166,20 +144,23 @@ mod tests {
     #[test]
     fn a_bug_is_found_as_what_it_is_and_a_form_that_grants_nothing_is_not_clean() {
         let locks = known().unwrap();
-        let trial = |is_corrected, seed, kind: Option<Violation>, grants| Trial {
-            name: locks[0].name.clone(),
-            is_corrected,
-            seed,
-            found: Verified {
-                grants,
-                overlaps: u64::from(kind.is_some()),
-                excerpt: kind.map(|kind| Excerpt {
-                    kind,
-                    until_ns: 1_500_000_000,
-                    ..Excerpt::default()
-                }),
-                ..Verified::default()
-            },
+        let trial = |is_corrected, seed, kind: Option<Violation>, grants| {
+            let until_ns = 1_500_000_000;
+            let excerpt = kind.map(|kind| Excerpt {
+                kind,
+                until_ns,
+                ..Excerpt::default()
+            });
+            let overlaps = u64::from(kind.is_some());
+            Trial {
+                id: (locks[0].name.clone(), seed, is_corrected),
+                found: Verified {
+                    grants,
+                    overlaps,
+                    excerpt,
+                    ..Verified::default()
+                },
+            }
         };
         let trials = [
             trial(false, 1, Some(Violation::Overlap), 9),

@@ -17,7 +17,7 @@ fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
     must_have("go", "golang-go");
     let place = Place::new();
     let line = "recover flock lockd redis --runs 2 --waiters 2 --lease 1s --pause 300ms";
-    place.jostle(&format!("{line} -o r.jsonl")).run().measures();
+    place.jostle(&format!("{line} -o r.jsonl")).measures();
     let report = place.jostle("report r.jsonl --format porcupine").run();
     let history = report.exits(0).stdout;
     let (code, said) = porcupine(&place, &history);
@@ -28,7 +28,7 @@ fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
         "/../../lab/record/recover-zookeeper.jsonl"
     );
     let report = place.jostle("report --format porcupine").word(recorded);
-    let (code, said) = porcupine(&place, &report.run().exits(0).stdout);
+    let (code, said) = porcupine(&place, &report.exits(0).stdout);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("64 of 64 histories"), "{said}");
     // A grant that comes as soon as it was asked for, while the owner owns.

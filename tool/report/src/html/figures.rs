@@ -7,6 +7,7 @@
 mod along;
 pub(crate) mod answer;
 mod bands;
+mod bars;
 mod growth;
 pub(crate) mod latency;
 pub(crate) mod medians;
@@ -73,6 +74,8 @@ pub(crate) struct Panel {
     pub label: Option<String>,
     /// The series with its line and mark.
     pub caption: Option<Markup>,
+    /// The class of the one series that it shows; empty of several.
+    pub series: String,
     /// The SVG.
     pub drawing: Markup,
 }
@@ -84,6 +87,7 @@ impl Panel {
             size,
             label: None,
             caption: None,
+            series: String::new(),
             drawing,
         }
     }
@@ -215,6 +219,7 @@ fn multiples<'s, 'a>(
     let panel = |one: &&'s Series<'a>| Panel {
         label: several.then(|| one.label.clone()),
         caption: several.then(|| caption(chapter, one)),
+        series: one.style.series(),
         ..Panel::alone(size, draw(size, &[*one]))
     };
     all.iter().map(panel).collect()
