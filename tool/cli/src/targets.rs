@@ -278,7 +278,7 @@ mod tests {
             ("redis", "by=lease,lease=30s"),
             (
                 "zookeeper",
-                "by=lease,lease=60s,restart,failover,tokens,order",
+                "by=lease,lease=40s,restart,failover,tokens,order",
             ),
             ("postgres", "by=connection,order"),
             ("pipe", "by=unknown"),

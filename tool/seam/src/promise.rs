@@ -57,7 +57,10 @@ mod tests {
             usual_lease: Some(Duration::from_secs(30)));
         let short = [(LEASE_FACT, 2e9), (LEASE_STEP_FACT, 1e9)];
         for facts in [&[][..], &short] {
-            assert_eq!(of(Family::File, LockCapabilities::TIMED, facts), "by=process");
+            assert_eq!(
+                of(Family::File, LockCapabilities::TIMED, facts),
+                "by=process"
+            );
         }
         assert_eq!(of(Family::Service, service, &[]), "by=connection");
         let renewed = "by=lease,lease=2s,step=1s";

@@ -150,7 +150,10 @@ fn record(spec: &Spec, block: u32, data: VerifyData, is_interrupted: bool) -> Ru
         around: Circumstances {
             deaths: data.deaths,
             setup: data.setup,
-            errors: broke_off.iter().map(|_| (BROKE_OFF.to_owned(), 1)).collect(),
+            errors: broke_off
+                .iter()
+                .map(|_| (BROKE_OFF.to_owned(), 1))
+                .collect(),
             messages: broke_off.into_iter().collect(),
             ..Circumstances::default()
         },

@@ -360,12 +360,14 @@ impl Service for Servers<'_> {
 
     fn places(&self) -> Vec<(String, Option<String>)> {
         let running = self.running.borrow();
-        let places = running.iter().filter_map(|running| match running.again.as_ref()? {
-            Again::Ours { address, .. } => Some((address.clone(), self.secret())),
-            Again::Followed(restart) => {
-                Some((restart.address.clone(), Some(restart.secret.clone())))
-            }
-        });
+        let places = running
+            .iter()
+            .filter_map(|running| match running.again.as_ref()? {
+                Again::Ours { address, .. } => Some((address.clone(), self.secret())),
+                Again::Followed(restart) => {
+                    Some((restart.address.clone(), Some(restart.secret.clone())))
+                }
+            });
         places.collect()
     }
 

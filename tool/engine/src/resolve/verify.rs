@@ -181,7 +181,7 @@ fn check_asked(plan: &Plan, faults: &[Fault], specs: &[Spec]) -> Result<(), Usag
     });
     match nowhere.or(without) {
         Some((spec, fault, why)) => refuse(format!(
-            "{spec} --fault {fault}: {why}; without --fault all strike that can"
+            "{spec} --fault {fault}: {why}; without --fault all that can strike do"
         )),
         None => Ok(()),
     }
@@ -261,7 +261,7 @@ mod tests {
         };
         assert_eq!(
             fault("flock", &[Kill, ServerKill]),
-            "flock --fault server-kill: no server keeps it; without --fault all strike that can"
+            "flock --fault server-kill: no server keeps it; without --fault all that can strike do"
         );
         assert!(fault("redis://h:1", &[ServerWipe]).contains("only a server that jostle launches"));
         assert!(fault("flock", &[Kill, Kill]).contains("twice"));

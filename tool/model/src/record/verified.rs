@@ -81,14 +81,14 @@ impl Promise {
         }];
         if let Some(lease) = self.lease_ns {
             let early = self.lease_step_ns.map_or_else(String::new, |step| {
-                format!(" and may end {} early", Nanos(step))
+                format!(" (it may end {} early)", Nanos(step))
             });
             said.push(format!(
-                "the lease is {}, can be renewed{early}",
+                "the lease is {}{early} and can be renewed",
                 Nanos(lease)
             ));
         }
-        let served = self.belongs != Belongs::Process;
+        let served = matches!(self.belongs, Belongs::Connection | Belongs::Lease);
         let kept = [
             (self.restart, "it survives a restart of its server"),
             (
@@ -131,21 +131,24 @@ impl std::fmt::Display for Promise {
     }
 }
 
-/// As typed; a lease without `by=` means `by=lease`.
+/// As typed, or as a program of `pipe:` states it: with commas or spaces, a bare time in
+/// milliseconds. A lease without `by=` means `by=lease`.
 impl std::str::FromStr for Promise {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Promise, String> {
         let mut promise = Promise::default();
         let mut belongs = None;
-        for word in typed.split(',') {
+        for word in typed.split([',', ' ']) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            let time = || match Nanos::parse(value, Unit::Seconds)? {
-                Nanos(0) => Err(format!("`{word}`: a time above 0, such as {name}=2s")),
-                time => Ok(Some(time.0)),
+            let is_bare = value.ends_with(|last: char| last.is_ascii_digit());
+            let unit = if is_bare { "ms" } else { "" };
+            let time = || match Nanos::parse(&format!("{value}{unit}"), Unit::Seconds) {
+                Ok(Nanos(ns @ 1..)) => Ok(Some(ns)),
+                _ => Err(format!("`{word}`: a time above 0, such as {name}=2s")),
             };
             match name {
-                "by" => {
+                "by" | "belongs" => {
                     let known = Belongs::ALL.into_iter().find(|by| by.as_str() == value);
                     belongs = Some(known.ok_or_else(|| {
                         format!("`{word}` is none of: by=process, by=connection, by=lease")
@@ -156,8 +159,8 @@ impl std::str::FromStr for Promise {
                 "lag" => promise.lease_lag_ns = time()?,
                 "restart" => promise.restart = true,
                 "failover" => promise.failover = true,
-                "tokens" => promise.tokens = true,
-                "order" => promise.order = true,
+                "tokens" | "token" => promise.tokens = true,
+                "order" | "fifo" => promise.order = true,
                 _ => {
                     return Err(format!(
                         "`{word}` is none of: by=process|connection|lease, lease=TIME, step=TIME, \
@@ -354,7 +357,7 @@ mod tests {
             ),
             ("by=connection", "by=connection"),
             (
-                "order,by=connection,lease=30",
+                "fifo belongs=connection lease=30000",
                 "by=connection,lease=30s,order",
             ),
             ("by=process,failover", "by=process,failover"),

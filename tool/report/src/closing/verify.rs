@@ -89,7 +89,11 @@ pub(super) fn tried(view: &View<'_, '_>) -> Vec<Values> {
         let struck: Vec<String> = struck.collect();
         let mut said = vec![match struck.is_empty() {
             true => "no fault".to_owned(),
-            false => struck.join(", "),
+            false => format!(
+                "{}: {}",
+                counted(found.struck(), "fault"),
+                struck.join(", ")
+            ),
         }];
         for why in each_once(found.without.values()) {
             let of = found.without.iter().filter(|(_, other)| *other == why);
@@ -144,7 +148,11 @@ pub(super) fn next_grant(view: &View<'_, '_>) -> Vec<Values> {
         let each = struck(found).filter_map(|(fault, seen)| {
             let (p50, max) = (seen.next_grant_p50_ns?, seen.next_grant_max_ns?);
             let (p50, max) = (time(p50 as f64), time(max as f64));
-            Some(format!("{p50} after {fault} (at most {max})"))
+            let longest = match p50 == max {
+                true => String::new(),
+                false => format!(" (at most {max})"),
+            };
+            Some(format!("{p50} after {fault}{longest}"))
         });
         let each: Vec<String> = each.collect();
         (!each.is_empty())
@@ -184,7 +192,7 @@ mod tests {
         );
         let tried = of("Tried");
         assert!(
-            tried.contains("flock: kill 12 (9 owned), stop 10 (4 owned); not "),
+            tried.contains("flock: 22 faults: kill 12 (9 owned), stop 10 (4 owned); not "),
             "{tried}"
         );
         assert!(

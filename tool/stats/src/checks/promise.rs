@@ -45,7 +45,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         counted(undecided, "overlap"),
         match unstated {
             true => ": nobody has stated what a fault may take away (--promise)",
-            false => ": a stamp is missing, or the promise leaves it open",
+            false => ": the moment of a fault, a missing stamp or the promise leaves it open",
         }
     );
     let found = match evidence.experiment.plan.strict() {
@@ -93,7 +93,7 @@ mod tests {
         let open = [run(|found| found.undecided = 1)];
         let reason = judge(&CHECK, &open).unwrap();
         assert_eq!(reason.is, Status::Suspect);
-        assert!(reason.text.starts_with("1 overlap undecided: a stamp"));
+        assert!(reason.text.starts_with("1 overlap undecided: the moment"));
         let mut strict = experiment();
         strict.plan.strict = Some(true);
         let reason = judge_in(&CHECK, &strict, &open).unwrap();
