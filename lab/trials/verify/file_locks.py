@@ -85,4 +85,4 @@ def release(key):
 
 with open(own, "w") as file:
     file.write(f"{os.getpid()} {os.urandom(4).hex()}")
-serve(lambda worker, keys: ("timeout belongs=process", acquire, release))
+serve(lambda worker, keys: ("timeout by=process", acquire, release))

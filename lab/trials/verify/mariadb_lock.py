@@ -41,7 +41,7 @@ def ask(sql):
 
 def join(worker, keys):
     words = "renew lease=1000" if kind == "pings" else "lease=2000"
-    return f"timeout fifo belongs=connection {words}", acquire, release, renew
+    return f"timeout fifo by=connection {words}", acquire, release, renew
 
 
 def acquire(key, shared, ms):

@@ -125,7 +125,7 @@ impl Target for Pipe {
                   writes to its standard input and reads its standard output: `HELLO jostle/1 \
                   WORKER KEYS` is answered by `READY` and the capabilities `shared`, `timeout`, \
                   `token`, `fifo`, as far as it has them, and its promise: `lease=MS`, \
-                  `belongs=process|connection|lease`, `restart`; `A KEY x|s MS` (exclusive or shared; \
+                  `by=process|connection|lease`, `restart`; `A KEY x|s MS` (exclusive or shared; \
                   -1 ms: for ever, 0: not at all) by `G` (granted, with a fencing token if it \
                   has them), `R` (refused, or too late) or `E` and a text; `U KEY` (release) by \
                   `K` or `E` and a text. With `jostle/2` after READY each line begins with the \
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_first_form_has_neither_numbers_nor_renewals() {
-        let program = "echo READY timeout belongs=process
+        let program = "echo READY timeout by=process
             while read verb rest; do case $verb in A) echo G;; U) echo R;; esac; done";
         let mut lock = by(program, true).unwrap();
         let granted = lock.acquire(0, Mode::Exclusive, soon());
@@ -363,8 +363,8 @@ mod tests {
 
     #[test]
     fn a_promise_that_makes_no_sense_is_refused_at_the_start() {
-        let error = by("echo READY belongs=me; read line", false).unwrap_err();
-        let says = "answered HELLO with `READY belongs=me`; `belongs=me`: a lock belongs to";
+        let error = by("echo READY by=me; read line", false).unwrap_err();
+        let says = "answered HELLO with `READY by=me`; `by=me`: a lock belongs to";
         assert!(error.0.contains(says), "{error}");
         let error = by("echo READY; read line", true).unwrap_err();
         assert!(error.0.contains("does not list `timeout`"), "{error}");

@@ -357,7 +357,7 @@ mod tests {
             ),
             ("by=connection", "by=connection"),
             (
-                "fifo belongs=connection lease=30000",
+                "fifo by=connection lease=30000",
                 "by=connection,lease=30s,order",
             ),
             ("by=process,failover", "by=process,failover"),

@@ -143,7 +143,7 @@ pub(super) struct Capabilities {
     pub renew: bool,
     /// `give-up`: a wait can be ended.
     pub give_up: bool,
-    /// What its owners may rely on: `token`, `fifo`, `lease=MS`, `belongs=...`, `restart`.
+    /// What its owners may rely on: `token`, `fifo`, `lease=MS`, `by=...`, `restart`.
     pub promise: Promise,
     /// All words, as listed.
     pub listed: String,
@@ -172,7 +172,7 @@ impl Capabilities {
             lease.map(|ms| ms * 1_000_000).ok_or_else(said)
         });
         let lease_ns = lease_ns.transpose()?;
-        let belongs = match value("belongs=") {
+        let belongs = match value("by=") {
             Some("process") => Belongs::Process,
             Some("connection") => Belongs::Connection,
             Some("lease") => Belongs::Lease,
@@ -180,14 +180,14 @@ impl Capabilities {
             None => Belongs::Unknown,
             Some(other) => {
                 let kinds = "`process`, `connection` or `lease`";
-                return Err(format!("`belongs={other}`: a lock belongs to {kinds}"));
+                return Err(format!("`by={other}`: a lock belongs to {kinds}"));
             }
         };
         let (numbered, renew, give_up) = (has(NUMBERED), has(RENEW_WORD), has(GIVE_UP_WORD));
         for (wrong, said) in [
             (
                 belongs == Belongs::Lease && lease_ns.is_none(),
-                "`belongs=lease` needs `lease=MS`",
+                "`by=lease` needs `lease=MS`",
             ),
             (
                 renew && lease_ns.is_none(),
@@ -342,7 +342,7 @@ mod tests {
             ..Promise::default()
         };
         assert_eq!(leased.promise, expected);
-        let both = can("belongs=connection lease=9").unwrap().promise;
+        let both = can("by=connection lease=9").unwrap().promise;
         assert_eq!(
             (both.belongs, both.lease_ns),
             (Belongs::Connection, Some(9_000_000))
@@ -353,8 +353,8 @@ mod tests {
             ("lease=0", "`lease=0`"),
             ("lease=2s", "`lease=2s`"),
             ("lease=99999999999", "`lease=99999999999`"),
-            ("belongs=me", "`belongs=me`: a lock belongs to `process`"),
-            ("belongs=lease", "needs `lease=MS`"),
+            ("by=me", "`by=me`: a lock belongs to `process`"),
+            ("by=lease", "needs `lease=MS`"),
             ("jostle/2 renew", "needs `lease=MS`"),
             ("renew lease=5", "need `jostle/2`"),
             ("give-up", "need `jostle/2`"),
