@@ -103,11 +103,10 @@ fn both(mut one: Verified, other: Verified) -> Verified {
 
 /// What struck, by kind, in the order of the help.
 pub(crate) fn struck(found: &Verified) -> impl Iterator<Item = (Fault, FaultSeen)> {
-    let known = Fault::ALL.iter().filter_map(|fault| {
+    Fault::ALL.iter().filter_map(|fault| {
         let seen = found.faults.get(fault).copied();
         Some((*fault, seen.filter(|seen| seen.struck > 0)?))
-    });
-    known
+    })
 }
 
 /// The runs of a result that broke the promise, each with its excerpt.

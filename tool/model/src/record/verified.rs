@@ -371,7 +371,7 @@ mod tests {
             assert_eq!(read(printed).unwrap(), promise);
         }
         for wrong in [
-            "", "by=luck", "lease", "lease=0", "lease=x", "by=lease", "token",
+            "", "by=luck", "lease", "lease=0", "lease=x", "by=lease", "tokes",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

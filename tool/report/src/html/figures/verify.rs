@@ -121,7 +121,8 @@ fn anchor(x: f64) -> &'static str {
 
 /// When a client owned the lock: from a grant until its next event that ends a hold.
 fn owned(excerpt: &Excerpt, client: u64) -> Vec<(u64, u64)> {
-    let of = |line: &&ExcerptLine| line.client == Some(client);
+    let lapse = format!("lease of client {client} ");
+    let of = |line: &&ExcerptLine| line.client == Some(client) || line.what.contains(&lapse);
     let lines: Vec<&ExcerptLine> = excerpt.lines.iter().filter(of).collect();
     let ends = |what: &str| {
         let words = ["releases", "killed", "told", "entitlement", "lease"];
