@@ -7,7 +7,8 @@ use jostle_sys::process::{self, Forker};
 use jostle_targets::{Locks, Setup, SetupError, Spec, prepare};
 
 /// By service: the variable of its password, and other variables with their values.
-const VARIABLES: [(&str, &str, &[(&str, &str)]); 7] = [
+type Variables = &'static [(&'static str, &'static str)];
+const VARIABLES: [(&str, &str, Variables); 7] = [
     ("lockd", "JOSTLED_PASSWORD", &[]),
     ("redis", "REDISCLI_AUTH", &[]),
     ("redisson", "REDISCLI_AUTH", &[]),

@@ -5,7 +5,7 @@ use super::{Values, View, each};
 use crate::format::{counted, each_once, grouped, range, time};
 use crate::verify::{self, at, struck};
 use jostle_model::plan::Fault;
-use jostle_model::record::{Belongs, Verified, Violation};
+use jostle_model::record::{Belongs, Promise, Verified, Violation};
 use jostle_stats::summary::PointSummary;
 
 /// Told of each target, whatever its verdict: a broken promise is what was asked for.
@@ -70,9 +70,17 @@ fn seeds(view: &View<'_, '_>, point: &PointSummary<'_>) -> String {
     format!("{noun} {}", range(least.to_string(), &most.to_string()))
 }
 
-/// By what it was judged, in words.
+/// By what it was judged, in words. Nothing is judged by the order of grants, nor by the loss of one
+/// server.
 pub(super) fn judged_by(view: &View<'_, '_>) -> Vec<Values> {
-    told(view, |_, found| Some(found.promise.in_words()))
+    told(view, |_, found| {
+        let judged = Promise {
+            order: false,
+            failover: false,
+            ..found.promise.clone()
+        };
+        Some(judged.in_words())
+    })
 }
 
 /// What struck how often, and what could not strike.
