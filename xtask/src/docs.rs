@@ -17,8 +17,7 @@ procd/dist/procd.1 procd --man procd
 procd/dist/jostle-call.1 procd --man jostle-call";
 
 /// Verbs of jostle that have a manual page.
-const VERBS: &str =
-    "contend stream hold connect rate spread recover run report compare explain calibrate who";
+const VERBS: &str = "contend stream hold connect rate spread recover verify run report compare explain calibrate who";
 
 /// Each page with the program that prints it and its arguments.
 fn pages() -> impl Iterator<Item = (String, &'static str, String)> {

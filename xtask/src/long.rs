@@ -3,7 +3,7 @@
 //! compile), the commands of pages run as they stand, lock services that are launched
 //! again and again, or in a current version (etcd, which Go builds); a thousand commands under
 //! a lock of jostled, with faults; and actionlint, which Go fetches.
-//! The planted faults of jostled's lock table (`mutants`).
+//! The planted faults of jostled's lock table and of the checker of `verify` (`mutants`).
 //! Hosts under MPI, the benchmark against peers and drawings of all records too.
 //!
 //! They are marked `#[ignore]` with this command's name.
@@ -19,11 +19,12 @@ const INSTALL: &str = "tool/own-locks/pipe/install.sh";
 const LINT: &str = "tool/ci-gate/lint";
 
 /// Those that have such tests.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "jostle",
     "jostle-lab",
     "jostle-lock-command",
     "jostle-mpi",
+    "jostle-stats",
     "jostle-targets",
 ];
 

@@ -7,7 +7,8 @@
 //! - `cargo xtask dist`: makes the packages that users install, and checks them;
 //! - `cargo xtask fuzz`: looks for inputs that break codec, handover, writers or what is typed;
 //! - `cargo xtask long`: the tests that take minutes and are not in `ci`;
-//! - `cargo xtask mutants`: plants faults into jostled's lock table, which its simulator must see;
+//! - `cargo xtask mutants`: plants faults into jostled's lock table and the checker of `verify`, which
+//!   their tests must see;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask screens`: makes the pictures of tool/docs/screens/ again;

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: plants faults into a copy of jostled's lock table, of its gate and
-//! of its store, one at a time, and requires that the simulator or their tests see each of
-//! them. So the code itself has none of its tests.
+//! of its store, and of the checker of `jostle verify`, one at a time, and requires that the
+//! simulator or their tests see each of them. So the code itself has none of its tests.
 //!
-//! The copy is compiled once, with every fault behind a switch that a variable of the
+//! Each is compiled once, with every fault behind a switch that a variable of the
 //! environment chooses.
 
 use anyhow::{Context, bail, ensure};
@@ -10,13 +10,47 @@ use jostle_testbed::shell;
 use std::path::Path;
 use std::process::Command;
 
-/// The faults: a name, a file, a text there and what takes its place.
-const MUTANTS: &str = include_str!("mutants.tsv");
+/// A part of the project that gets faults.
+struct Subject {
+    package: &'static str,
+    /// Its folder, with a `mod.rs`, and that module.
+    folder: &'static str,
+    module: &'static str,
+    /// The faults: a name, a file, a text there and what takes its place.
+    faults: &'static str,
+    /// The tests that must see each fault.
+    tests: &'static [&'static str],
+}
 
-/// The columns of each fault.
-fn mutants() -> impl Iterator<Item = Vec<&'static str>> {
-    let lines = MUTANTS.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split('\t').collect())
+const SUBJECTS: [Subject; 2] = [
+    Subject {
+        package: "jostle-stats",
+        folder: "tool/stats/src/verify",
+        module: "crate::verify",
+        faults: include_str!("mutants/verify.tsv"),
+        tests: &["verify::"],
+    },
+    Subject {
+        package: "jostle-lockd",
+        folder: "jostled/server/src/table",
+        module: "crate::table",
+        faults: include_str!("mutants.tsv"),
+        tests: &[
+            "no_random_world_sees_a_rule_broken",
+            "served_in_parts",
+            "store::tests",
+            "gate::live_tests",
+            "stories::adopted",
+        ],
+    },
+];
+
+impl Subject {
+    /// The columns of each fault.
+    fn mutants(&self) -> impl Iterator<Item = Vec<&'static str>> {
+        let lines = self.faults.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split('\t').collect())
+    }
 }
 
 /// The switch, which the copy of the table gets.
@@ -30,34 +64,25 @@ pub(crate) fn mutant(number: usize) -> bool {
 }
 ";
 
-/// The tests that must see each fault.
-const TESTS: [&str; 5] = [
-    "no_random_world_sees_a_rule_broken",
-    "served_in_parts",
-    "store::tests",
-    "gate::live_tests",
-    "stories::adopted",
-];
-
 /// Makes the copy, compiles it, and runs its tests once for each fault.
 pub(crate) fn run() -> anyhow::Result<()> {
     let copy = shell::root().join("target/mutants");
     copy_project(&copy)?;
-    plant(&copy.join("jostled/server/src/table"))?;
-    let tests = ["test", "-p", "jostle-lockd", "--lib", "--no-run"];
-    let target = copy.join("target");
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
-    shell::run(cargo.args(tests))?;
-    let program = test_program(&target.join("debug/deps"))?;
-    ensure!(
-        passes(&copy, &program, usize::MAX)?,
-        "the sound table fails"
-    );
-    for (number, mutant) in mutants().enumerate() {
-        let name = mutant[0];
-        ensure!(!passes(&copy, &program, number)?, "nobody sees that {name}");
-        println!("seen: {name}");
+    for subject in &SUBJECTS {
+        plant(subject, &copy)?;
+        let tests = ["test", "-p", subject.package, "--lib", "--no-run"];
+        let target = copy.join("target");
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
+        shell::run(cargo.args(tests))?;
+        let program = test_program(subject, &target.join("debug/deps"))?;
+        let passes = |number| passes(subject, &copy, &program, number);
+        ensure!(passes(usize::MAX)?, "sound {} fails", subject.package);
+        for (number, mutant) in subject.mutants().enumerate() {
+            let name = mutant[0];
+            ensure!(!passes(number)?, "nobody sees that {name}");
+            println!("seen: {name}");
+        }
     }
     Ok(())
 }
@@ -72,32 +97,34 @@ fn copy_project(copy: &Path) -> anyhow::Result<()> {
 }
 
 /// Plants every fault behind its switch.
-fn plant(table: &Path) -> anyhow::Result<()> {
-    for (number, mutant) in mutants().enumerate() {
+fn plant(subject: &Subject, copy: &Path) -> anyhow::Result<()> {
+    let folder = copy.join(subject.folder);
+    for (number, mutant) in subject.mutants().enumerate() {
         let [name, file, sound, faulty] = mutant[..] else {
             bail!("a fault has four columns: {mutant:?}");
         };
-        let path = table.join(file);
+        let path = folder.join(file);
         let text = std::fs::read_to_string(&path)?;
         let sound = &sound.replace("\\n", "\n");
         let times = text.matches(sound).count();
         ensure!(times == 1, "{name}: {file} has {times} times `{sound}`");
-        let switch = format!("crate::table::mutant({number})");
+        let switch = format!("{}::mutant({number})", subject.module);
         let planted = text.replace(sound, &faulty.replace("MUTANT", &switch));
         std::fs::write(&path, planted)?;
     }
-    let path = table.join("mod.rs");
+    let path = folder.join("mod.rs");
     let text = std::fs::read_to_string(&path)?;
     Ok(std::fs::write(&path, text + SWITCH)?)
 }
 
-/// The newest program with the table's tests.
-fn test_program(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
+/// The newest program with its tests.
+fn test_program(subject: &Subject, folder: &Path) -> anyhow::Result<std::path::PathBuf> {
+    let prefix = subject.package.replace('-', "_") + "-";
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("jostle_lockd-") && path.extension().is_none() {
+        if name.starts_with(&prefix) && path.extension().is_none() {
             found.push((path.metadata()?.modified()?, path));
         }
     }
@@ -106,10 +133,10 @@ fn test_program(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
 }
 
 /// Whether the tests pass with this fault. They keep the inputs that fail in the copy.
-fn passes(copy: &Path, program: &Path, number: usize) -> anyhow::Result<bool> {
+fn passes(subject: &Subject, copy: &Path, program: &Path, number: usize) -> anyhow::Result<bool> {
     let mut tests = Command::new(program);
     tests.current_dir(copy);
-    let tests = tests.args(TESTS).env("MUTANT", number.to_string());
+    let tests = tests.args(subject.tests).env("MUTANT", number.to_string());
     let tests = tests.env("JOSTLE_PATIENCE", "10");
     Ok(tests.output()?.status.success())
 }

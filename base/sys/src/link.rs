@@ -1,6 +1,7 @@
 //! TCP connections between processes, cut and mended. A filter on the sockets of both sides
 //! drops whatever arrives (socket(7), SO_ATTACH_FILTER): neither side receives what the
-//! other sends, or notices the other's end. TCP sends again what was sent meanwhile.
+//! other sends, or notices the other's end. With a filter on the sockets of one side only, what
+//! that side sends still arrives ([`Way`]). TCP sends again what was sent meanwhile.
 //!
 //! Needs the rights over the processes (pidfd_getfd(2), Linux 5.6), and where the kernel is
 //! set up so, CAP_BPF ([`may_cut`]). Changes nothing for other connections of the machine;
@@ -19,8 +20,20 @@ use std::sync::OnceLock;
 /// closed.
 #[derive(Debug)]
 pub struct Link {
-    sockets: Vec<OwnedFd>,
+    /// Each with whether it is one of the first side.
+    sockets: Vec<(OwnedFd, bool)>,
     cut: bool,
+}
+
+/// In which direction nothing gets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In both.
+    Both,
+    /// What the first side sends is lost.
+    FromFirst,
+    /// What the first side is sent is lost.
+    ToFirst,
 }
 
 /// A connected socket of another process: our descriptor of it, and its two addresses.
@@ -42,13 +55,13 @@ impl Link {
         let pairs = |of: &Connected, with: &[Connected]| {
             with.iter().any(|w| w.own == of.peer && w.peer == of.own)
         };
-        let found: Vec<bool> = (ones.iter().map(|of| pairs(of, &others)))
-            .chain(others.iter().map(|of| pairs(of, &ones)))
+        let found: Vec<(bool, bool)> = (ones.iter().map(|of| (pairs(of, &others), true)))
+            .chain(others.iter().map(|of| (pairs(of, &ones), false)))
             .collect();
         let all = ones.into_iter().chain(others).zip(found);
-        let sockets = all.filter(|(_, found)| *found).map(|(of, _)| of.socket);
+        let sockets = all.filter(|(_, (found, _))| *found);
         Ok(Link {
-            sockets: sockets.collect(),
+            sockets: sockets.map(|(of, (_, first))| (of.socket, first)).collect(),
             cut: false,
         })
     }
@@ -58,19 +71,32 @@ impl Link {
         self.sockets.is_empty()
     }
 
-    /// Nothing gets through from now on, until it is mended or dropped.
+    /// Nothing gets through this way from now on, until it is mended or dropped.
     ///
     /// # Errors
     /// The system's; what was cut by then stays cut.
-    pub fn cut(&mut self) -> io::Result<()> {
+    pub fn cut(&mut self, way: Way) -> io::Result<()> {
         self.cut = true;
-        self.sockets.iter().try_for_each(drop_all)
+        // A filter drops what its socket receives.
+        let receives = |first: bool| match way {
+            Way::Both => true,
+            Way::FromFirst => !first,
+            Way::ToFirst => first,
+        };
+        let mut sockets = self.sockets.iter().filter(|(_, first)| receives(*first));
+        sockets.try_for_each(|(socket, _)| drop_all(socket))
+    }
+
+    /// Closes our descriptors and leaves the sockets as they are: in a forked child, whose copies
+    /// would keep them open.
+    pub fn forget(mut self) {
+        self.cut = false;
     }
 
     /// Lets everything through again.
     pub fn mend(&mut self) {
         if std::mem::take(&mut self.cut) {
-            self.sockets.iter().for_each(take_all);
+            self.sockets.iter().for_each(|(socket, _)| take_all(socket));
         }
     }
 }
@@ -213,7 +239,7 @@ mod live_tests {
         client.read_exact(&mut byte).unwrap();
         assert_eq!(&byte, b"a");
 
-        link.cut().unwrap();
+        link.cut(Way::Both).unwrap();
         client.write_all(b"b").unwrap();
         client
             .set_read_timeout(Some(Duration::from_millis(300)))
@@ -239,6 +265,41 @@ mod live_tests {
         drop(link);
         drop(client);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_link_can_be_cut_in_one_direction() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let mut sink = Command::new("cat")
+            .stdin(Stdio::from(OwnedFd::from(accepted)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut written = sink.stdout.take().unwrap();
+        let mut link = Link::between(&[std::process::id()], &[sink.id()]).unwrap();
+        let mut byte = [0];
+        link.cut(Way::ToFirst).unwrap();
+        client.write_all(b"a").unwrap();
+        written.read_exact(&mut byte).unwrap();
+        link.mend();
+        link.cut(Way::FromFirst).unwrap();
+        client.write_all(b"b").unwrap();
+        let quiet = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 300_000_000,
+        };
+        let mut fds = [rustix::event::PollFd::new(
+            &written,
+            rustix::event::PollFlags::IN,
+        )];
+        assert_eq!(rustix::event::poll(&mut fds, Some(&quiet)), Ok(0));
+        link.mend();
+        written.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"b");
+        drop((link, client));
+        sink.wait().unwrap();
     }
 
     #[test]

@@ -55,6 +55,19 @@ impl Forker {
     }
 }
 
+/// Sets a variable of this process's environment, or removes it (None): what it starts from now on
+/// inherits that.
+pub fn set_variable(_one_thread: &Forker, name: &str, value: Option<&str>) {
+    // SAFETY: `Forker` is the proof that this process has a single thread, so that
+    // nobody reads the environment meanwhile.
+    unsafe {
+        match value {
+            Some(value) => std::env::set_var(name, value),
+            None => std::env::remove_var(name),
+        }
+    }
+}
+
 /// Kills this process as soon as its parent ends, and at once if that is
 /// already not `parent` (prctl(2), PR_SET_PDEATHSIG).
 ///

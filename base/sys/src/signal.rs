@@ -155,6 +155,61 @@ fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
     })?)
 }
 
+/// A limit on the waits of the thread that makes it: from its time on they end as if by the
+/// keeper's signal, again and again, until it is dropped. Afterwards the thread can wait anew.
+#[derive(Debug)]
+pub struct WaitLimit(libc::timer_t);
+
+impl WaitLimit {
+    /// Between two signals: the first may come just before the thread begins to sleep.
+    const AGAIN_NS: i64 = 2_000_000;
+
+    /// Waits end in so many nanoseconds from now. Needs [`end_waits_on_signal`].
+    ///
+    /// # Errors
+    /// The system's: no more timers (RLIMIT_SIGPENDING).
+    pub fn after(nanos: u64) -> io::Result<WaitLimit> {
+        let spec = |nanos: i64| libc::timespec {
+            tv_sec: nanos / 1_000_000_000,
+            tv_nsec: nanos % 1_000_000_000,
+        };
+        let times = libc::itimerspec {
+            it_value: spec((nanos.min(i64::MAX as u64) as i64).max(1)),
+            it_interval: spec(WaitLimit::AGAIN_NS),
+        };
+        // SAFETY: all-zero is a valid sigevent and a valid timer_t to be overwritten; all pointers
+        // are to live locals.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = libc::SIGUSR1;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = std::mem::zeroed();
+            done(libc::timer_create(
+                libc::CLOCK_MONOTONIC,
+                &raw mut event,
+                &raw mut timer,
+            ))?;
+            let limit = WaitLimit(timer);
+            done(libc::timer_settime(timer, 0, &times, std::ptr::null_mut()))?;
+            Ok(limit)
+        }
+    }
+}
+
+impl Drop for WaitLimit {
+    fn drop(&mut self) {
+        // SAFETY: the timer is this value's own, and deleted once.
+        unsafe { libc::timer_delete(self.0) };
+        INTERRUPTED.store(false, Ordering::Relaxed);
+        let bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, [_, heard])) = &*bell {
+            // It does not block.
+            while io::Read::read(&mut &*heard, &mut [0; 64]).is_ok_and(|count| count > 0) {}
+        }
+    }
+}
+
 /// Ends the waits of one thread of another process.
 ///
 /// # Errors
@@ -169,6 +224,32 @@ pub fn end_waits_of(pid: u32, tid: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    #[test]
+    fn a_thread_whose_wait_had_a_limit_can_wait_again() {
+        let thread = std::thread::spawn(|| {
+            end_waits_on_signal().unwrap();
+            let bell = bell().unwrap();
+            for _ in 0..2 {
+                let limit = WaitLimit::after(5_000_000).unwrap();
+                let mut fds = [PollFd::new(&bell, PollFlags::IN)];
+                while !interrupted() {
+                    let _ = poll(&mut fds, None);
+                }
+                drop(limit);
+                assert!(!interrupted());
+                let now = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                assert_eq!(
+                    poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&now)),
+                    Ok(0)
+                );
+            }
+        });
+        thread.join().unwrap();
+    }
 
     #[test]
     fn a_signal_that_is_held_back_comes_later() {

@@ -34,7 +34,7 @@ pub(crate) fn script(shell: clap_complete::Shell) -> Result<u8, Failure> {
     let name = shell.to_string();
     let known = Shells::builtins();
     let known = known.completer(&name);
-    let known = known.ok_or_else(|| anyhow!("there is no completion for {name}"))?;
+    let known = known.ok_or_else(|| anyhow!("jostle has no completion for {name}"))?;
     let mut script = Vec::new();
     known
         .write_registration(ASKED_BY, "jostle", "jostle", "jostle", &mut script)

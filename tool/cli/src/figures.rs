@@ -59,7 +59,7 @@ pub(crate) fn reserve(dir: Option<&Path>, option: &str) -> Result<(), Failure> {
     match found.is_dir() {
         true => Ok(()),
         false => Err(Failure::Failed(anyhow!(
-            "{name} is no directory; name one with {option}"
+            "{name} is not a directory; name one with {option}"
         ))),
     }
 }
@@ -124,7 +124,7 @@ fn write_svg(path: &Path, svg: &str, instead: &str) -> anyhow::Result<()> {
     match fs::read(path) {
         Ok(held) if !held.is_empty() && !held.starts_with(MARK.as_bytes()) => {
             return Err(anyhow!(
-                "{name} holds something else than a figure of jostle's; name {instead}"
+                "jostle did not write {name} and does not replace it; name {instead}"
             ));
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -82,7 +82,7 @@ pub(crate) fn reserve(path: Option<&Path>) -> Result<Option<Page>, Failure> {
     let ordinary = file.metadata().is_ok_and(|found| found.is_file());
     if !new && ordinary && !replaceable(&mut file).with_context(|| format!("cannot read {name}"))? {
         return Err(Failure::Failed(anyhow!(
-            "{name} holds something else than a page of jostle's; name another file with --html"
+            "jostle did not write {name} and does not replace it; name another file with --html"
         )));
     }
     let path = path.to_owned();
@@ -191,7 +191,7 @@ mod tests {
         fs::write(&old, "results").unwrap();
         fs::write(&notes, "notes").unwrap();
         let said = refusal(&old, &notes);
-        assert!(said.contains("holds something else"), "{said}");
+        assert!(said.contains("does not replace it"), "{said}");
         assert_eq!(fs::read_to_string(&old).unwrap(), "results");
         // Nor does a refused result leave an empty page.
         let page = directory.path().join("page.html");

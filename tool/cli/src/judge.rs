@@ -39,7 +39,7 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     let words = jostle_judge::words(&args.command);
     let turns = turns(args, &words)?;
     if args.every.0 < SHORTEST_NS {
-        return Err(Failure::Usage("--every: at least 10ms".to_owned()));
+        return Err(Failure::Usage("--every: give at least 10ms".to_owned()));
     }
     if let Some(named) = &args.server {
         keeper::check_server(named).map_err(Failure::Usage)?;
@@ -83,7 +83,7 @@ fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
     if !args.double && args.copies.is_none() {
         return match args.repeat {
             Some(_) => Err(Failure::Usage(
-                "--repeat: pairs need --double or --copies".to_owned(),
+                "--repeat needs --double or --copies".to_owned(),
             )),
             None => Ok(vec![None]),
         };
@@ -95,7 +95,7 @@ fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
     let most = looks().max().unwrap_or(0) as u32;
     let pairs = args.repeat.unwrap_or(most);
     if pairs == 0 || pairs > MOST_PAIRS {
-        return Err(Failure::Usage(format!("--repeat: 1 to {MOST_PAIRS}")));
+        return Err(Failure::Usage(format!("--repeat takes 1 to {MOST_PAIRS}")));
     }
     let turn = |block: u32, doubled: bool| Turn {
         block: block.into(),
@@ -256,8 +256,8 @@ impl Bench<'_> {
         }
         let Some(doubled) = self.pairs() else {
             return Err(Failure::Failed(anyhow!(
-                "neither TCP connections of the command nor a rate that it printed were seen, so \
-                 that its work cannot be compared; let it use TCP and run for a second or more"
+                "jostle saw neither TCP connections of the command nor a rate that it printed, so it \
+                 cannot compare the work; let the command use TCP and run for a second or more"
             )));
         };
         let code = exit_code(doubled.limit, self.args.require);
@@ -331,7 +331,7 @@ fn exit_code(limit: Limit, required: Option<Limit>) -> u8 {
 /// system says.
 pub(crate) fn report(report: &Report, found: &[Judgements], alone: bool) -> Result<u8, Failure> {
     let refused = match () {
-        () if !alone => Some("stand beside no others: report them by themselves"),
+        () if !alone => Some("cannot stand beside others: report them alone"),
         () if report.tidy => Some("have one form of csv: leave --tidy out"),
         () if report.card.is_some() => Some("have no card; --figures writes their figures"),
         () => None,

@@ -244,8 +244,7 @@ fn resume_result(run: &Run) -> Result<u8, Failure> {
         return match ranks::are_others() {
             true => Ok(0),
             false => Err(Failure::Usage(
-                "--resume goes on with a measurement of one host; start it without mpirun"
-                    .to_owned(),
+                "--resume works on one host; start it without mpirun".to_owned(),
             )),
         };
     }
@@ -413,7 +412,7 @@ fn manual(verb: Option<&str>) -> Result<u8, Failure> {
                 .version(VERSION),
             None => {
                 return Err(Failure::Usage(format!(
-                    "there is no verb `{verb}`; `jostle help` lists them"
+                    "jostle has no verb `{verb}`; `jostle help` lists the verbs"
                 )));
             }
         },

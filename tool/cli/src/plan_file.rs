@@ -108,7 +108,7 @@ fn whole(path: &Path, input: &mut dyn BufRead) -> Result<String> {
     let read = read.with_context(|| cannot_read(path))?;
     match read as u64 > MOST_LINE_BYTES {
         true => Err(anyhow!(
-            "{}: it is longer than {} MiB, which no plan is",
+            "{}: it is longer than {} MiB, too long for a plan",
             cannot_read(path),
             MOST_LINE_BYTES >> 20
         )),

@@ -64,8 +64,8 @@ impl Looker<'_> {
         match (self.wait, busy.names()) {
             (Some(wait), _) => return self.wait(wait, next, busy),
             (None, Some(names)) => self.note(&format!(
-                "busy now: {names}; they can take up to {:.0} % of a figure, and figures are given \
-                 with bounds (--wait-quiet 60s waits)",
+                "busy now: {names}; they can take up to {:.0} % of a figure, so figures have \
+                 bounds (--wait-quiet 60s waits)",
                 100.0 * busy.cost()
             )),
             (None, None) => {}
@@ -79,7 +79,7 @@ impl Looker<'_> {
         let mut quiet = Quiet::default();
         if !busy.sees_all {
             self.note(
-                "only programs of this container or user can be seen, and are waited for \
+                "jostle sees only programs of this container or user, and waits for these \
                  (--wait-quiet)",
             );
         }
@@ -127,7 +127,7 @@ fn gone_on(busy: &BusyPrograms, most: Duration) -> String {
             100.0 * busy.cpus
         ),
     };
-    format!("{waited}, goes on beside: {names}; figures are given with bounds")
+    format!("{waited}, goes on beside: {names}; figures have bounds")
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(
             gone_on(&loud, Duration::from_secs(60)),
             "not quiet after 60 s, goes on beside: make (812) 31 % of a CPU, make (813) 20 %; \
-             figures are given with bounds"
+             figures have bounds"
         );
         // Half of one CPU of two.
         assert_eq!(

@@ -123,7 +123,7 @@ impl Rest {
         if let Some(differs) = differs {
             let file = self.path.display().to_string();
             return Err(format!(
-                "{file} cannot be resumed: {differs}; measure all of it again: jostle run {} -o \
+                "jostle cannot resume {file}: {differs}; measure all of it again: jostle run {} -o \
                  NEW.jsonl",
                 quoted(&file)
             ));
@@ -140,11 +140,11 @@ impl Rest {
 /// A difference, in words; None if the figures of then and now belong together.
 fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
     let Some(known) = &set.scheduled else {
-        return Some("it does not hold what resuming needs".to_owned());
+        return Some("it lacks what --resume needs".to_owned());
     };
     let environment = &set.experiment.environment;
     if known.boot.is_empty() || known.boot != now.session.boot {
-        return Some("the machine was started again since, or it is another one".to_owned());
+        return Some("the machine has restarted, or is another one".to_owned());
     }
     if known.program != now.session.program || environment.jostle != now.environment.jostle {
         return Some("jostle is another program than the one that wrote it".to_owned());
@@ -157,15 +157,15 @@ fn differs(set: &ResultSet, now: &Now<'_>, is_broken: bool) -> Option<String> {
         return None;
     }
     if !environment.hosts.is_empty() {
-        return Some("it was measured with several hosts".to_owned());
+        return Some("several hosts measured it".to_owned());
     }
     let mut programs = environment.programs.iter();
     if let Some((target, _)) = programs.find(|p| now.environment.programs.get(p.0) != Some(p.1)) {
-        return Some(format!("the program of {target} was changed since"));
+        return Some(format!("the program of {target} has changed"));
     }
     let plan = &set.experiment.plan;
     if plan.targets.iter().any(|target| target.contains(":***@")) {
-        return Some("it does not hold the password of a target".to_owned());
+        return Some("it lacks the password of a target".to_owned());
     }
     if let Some(differs) = plan_differs(plan, now.plan) {
         return Some(differs);
@@ -398,7 +398,7 @@ mod tests {
         let table: [(Change, &str); 6] = [
             (
                 |s, _, _| s.boot = "c".to_owned(),
-                "the machine was started again since",
+                "the machine has restarted",
             ),
             (
                 |s, _, _| s.program = "q".to_owned(),
@@ -411,7 +411,7 @@ mod tests {
             (|_, e, _| e.cores = 1, "jostle had 2 CPUs and has 1 now"),
             (
                 |_, e, _| e.programs.clear(),
-                "the program of lib:a.so was changed",
+                "the program of lib:a.so has changed",
             ),
             (
                 |_, _, p| p.workers = Some(List(vec![1])),
@@ -420,7 +420,7 @@ mod tests {
         ];
         for (change, says) in table {
             let said = resumed(broken(3), change).unwrap_err();
-            let begins = format!("a b.jsonl cannot be resumed: {says}");
+            let begins = format!("jostle cannot resume a b.jsonl: {says}");
             assert!(said.starts_with(&begins), "{said}");
             let ends = "; measure all of it again: jostle run 'a b.jsonl' -o NEW.jsonl";
             assert!(said.ends_with(ends), "{said}");
@@ -431,7 +431,7 @@ mod tests {
             resumed(set, |_, _, _| {}).unwrap_err()
         };
         for (said, says) in [
-            (refused(|set| set.scheduled = None), "what resuming needs"),
+            (refused(|set| set.scheduled = None), "what --resume needs"),
             (
                 refused(|set| set.runs[1].at = at(7)),
                 "its runs are not those of its plan",

@@ -35,7 +35,7 @@ pub(crate) fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Resu
         Some(("echo+unix", path)) => echo_unix(path)?,
         Some(("procd", spool)) => procd(spool, false)?,
         Some(("procd+unix", spool)) => procd(spool, true)?,
-        _ => return Err(Failure::Usage(format!("there is no server `{server}`"))),
+        _ => return Err(Failure::Usage(format!("jostle has no server `{server}`"))),
     }
     Ok(0)
 }

@@ -1,8 +1,9 @@
 //! `jostle targets`: the table of targets, for people and for the docs.
 
+use jostle_model::record::Promise;
 use jostle_report::format::wrap;
 use jostle_targets::table::{Entry, Family};
-use jostle_targets::{HOW_TO_GET, LEFT_OUT, Spec, all};
+use jostle_targets::{HOW_TO_GET, LEFT_OUT, Spec, all, promise};
 
 /// As wide as a terminal is at least.
 const WIDTH: usize = 80;
@@ -47,6 +48,37 @@ fn traits(family: Family) -> Vec<Trait> {
         Family::Service => [&TRAITS[..], &PROMISES].concat(),
         _ => TRAITS.to_vec(),
     }
+}
+
+/// What a lock promises by default; None of what is no lock, or grants all.
+fn promised(entry: &Entry) -> Option<Promise> {
+    let is_lock = !traits(entry.family).is_empty() && entry.lock.excludes;
+    is_lock.then(|| promise(entry, &Default::default()))
+}
+
+/// The promises of all locks, those that promise the same in one row.
+fn promises() -> String {
+    let mut rows: Vec<(Promise, Vec<String>)> = Vec::new();
+    for (entry, promise) in all().filter_map(|entry| Some((entry, promised(entry)?))) {
+        let name = format!("`{}`", entry.name);
+        match rows.iter_mut().find(|(known, _)| *known == promise) {
+            Some((_, names)) => names.push(name),
+            None => rows.push((promise, vec![name])),
+        }
+    }
+    let rows = rows.iter().map(|(promise, names)| {
+        format!(
+            "| {} | `{promise}` | {} |\n",
+            names.join(", "),
+            promise.in_words()
+        )
+    });
+    format!(
+        "\n## Promises\n\nWhat each lock promises its owners by default. `jostle verify` judges by it; a lease is \
+         then the one that\n`--lease` asks for.\n\n\
+         | target | `--promise` | in words |\n| --- | --- | --- |\n{}",
+        rows.collect::<String>()
+    )
 }
 
 /// For the terminal.
@@ -113,7 +145,7 @@ pub(crate) fn markdown() -> String {
             }
         }
     }
-    text
+    text + &promises()
 }
 
 /// One target in full, by its name, an alias, or as it would be typed to measure it.
@@ -142,6 +174,11 @@ pub(crate) fn one(name: &str, markdown: bool) -> Result<String, String> {
             }
         };
         let words = format!("It has: {}; it has not: {}.", of(true), of(false));
+        text += &wrap("", &words, WIDTH);
+        text += end;
+    }
+    if let Some(promise) = promised(entry) {
+        let words = format!("Its promise ({promise}): {}.", promise.in_words());
         text += &wrap("", &words, WIDTH);
         text += end;
     }
@@ -205,6 +242,49 @@ mod tests {
             assert!(all().all(|entry| entry.name != *name));
         }
         assert_eq!(LEFT_OUT.is_empty(), all().any(|entry| entry.name == "etcd"));
+    }
+
+    #[test]
+    fn each_lock_states_its_promise_on_its_page_and_in_the_table() {
+        for entry in all() {
+            let page = one(entry.name, false).unwrap().replace('\n', " ");
+            let Some(promise) = promised(entry) else {
+                assert!(!page.contains("Its promise"), "{page}");
+                continue;
+            };
+            assert!(
+                page.contains(&format!("Its promise ({promise}): ")),
+                "{page}"
+            );
+            let is_row = |line: &&str| {
+                line.contains(&format!("`{}`", entry.name))
+                    && line.contains(&format!("`{promise}`"))
+            };
+            assert_eq!(
+                promises().lines().filter(is_row).count(),
+                1,
+                "{}",
+                entry.name
+            );
+        }
+        let of = |name: &str| {
+            promised(Spec::parse(name).unwrap().entry)
+                .unwrap()
+                .to_string()
+        };
+        for (name, promise) in [
+            ("flock", "by=process"),
+            ("lockd", "by=connection,tokens,order"),
+            ("redis", "by=lease,lease=30s"),
+            (
+                "zookeeper",
+                "by=lease,lease=40s,restart,failover,tokens,order",
+            ),
+            ("postgres", "by=connection,order"),
+            ("pipe", "by=unknown"),
+        ] {
+            assert_eq!(of(name), promise, "{name}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub(crate) fn who(asked: &Who) -> Result<u8, Failure> {
     let every = asked.watch.map(|every| Duration::from_nanos(every.0));
     if every.is_some_and(|every| every < SHORTEST) {
-        return Err(Failure::Usage("--watch: at least 50ms".to_owned()));
+        return Err(Failure::Usage("--watch: give at least 50ms".to_owned()));
     }
     let mut last = None;
     loop {
@@ -81,7 +81,7 @@ fn look(asked: &Who) -> Result<Answer, Refusal> {
     let usage = |said: &str| Err(Refusal::Usage(said.to_owned()));
     let Some(pid) = asked.target.trim().strip_prefix("pid:") else {
         if asked.memory {
-            return usage("--memory is of pid:N");
+            return usage("--memory works with pid:N only");
         }
         let spec = Spec::parse(&asked.target).map_err(Refusal::Usage)?;
         return who::who(&spec, asked.lock.as_deref(), asked.credentials.as_deref());

@@ -14,6 +14,7 @@ mod pilots;
 mod prepare;
 mod records;
 mod sweeps;
+mod verify;
 
 pub use orders::order;
 
@@ -229,6 +230,9 @@ impl ExperimentLoop<'_, '_> {
         }
         if self.resolved.plan.workload == Workload::Recover {
             return self.go_recover(environment);
+        }
+        if self.resolved.plan.workload == Workload::Verify {
+            return self.go_verify(environment);
         }
         if self.resolved.plan.find.is_some() {
             return self.go_find(environment);

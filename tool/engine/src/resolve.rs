@@ -17,6 +17,7 @@ pub(crate) mod rate;
 pub(crate) mod recover;
 mod requests;
 mod spread;
+pub(crate) mod verify;
 
 use jostle_harness::during;
 use jostle_model::options::{DefaultValue, MOST_KEYS, OPTIONS, Opt};
@@ -100,6 +101,9 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     if plan.workload == Workload::Recover {
         return recover::resolve(plan, fresh_seed);
     }
+    if plan.workload == Workload::Verify {
+        return verify::resolve(plan, fresh_seed);
+    }
     debug_assert!(
         plan.optional.is_empty(),
         "whoever can reach them settles them"
@@ -170,6 +174,10 @@ fn generator_threads(cpus: usize) -> u64 {
 pub fn quicken(plan: &mut Plan) {
     if plan.find.is_some() {
         plan.runs = Some(jostle_stats::find::FEWEST);
+        return;
+    }
+    if plan.workload == Workload::Verify {
+        plan.keep.get_or_insert(verify::QUICK);
         return;
     }
     plan.runs = Some(match plan.keep {
@@ -267,22 +275,22 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
     let workers = plan.workers.as_ref().map_or(&[][..], |list| &list.0);
     refuse_where! {
         (workers.is_empty() || workers.contains(&0)) && plan.workload != Workload::Spread =>
-            "-w: at least one worker is needed";
+            "-w: give at least one worker";
     }
     if let Some(many) = workers.iter().find(|w| **w > MOST_WORKERS) {
         return refuse(format!("-w {many}: at most {MOST_WORKERS} workers"));
     }
     refuse_where! {
         plan.duration == Some(Nanos::ZERO) =>
-            "-t 0: a window of no length measures nothing; leave -t out and a pilot decides";
+            "-t 0: a window of zero length measures nothing; leave -t out, and a pilot decides";
     }
     check_lists(plan)?;
     refuse_where! {
         plan.shared.is_some_and(|share| !(0.0..=1.0).contains(&share)) =>
             "--shared: a share from 0 to 1, such as 0.8";
-        plan.acquire_timeout == Some(Nanos::ZERO) => "--acquire-timeout 0: that is --try";
+        plan.acquire_timeout == Some(Nanos::ZERO) => "--acquire-timeout 0: use --try";
         plan.acquire_timeout.is_some() && plan.try_only == Some(true) =>
-            "--try does not wait, so that --acquire-timeout has nothing to end; leave one out";
+            "--try never waits, so --acquire-timeout has no effect; leave one out";
     }
     check_tasks(plan)?;
     check_spans(plan)
@@ -292,8 +300,9 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
 fn check_spans(plan: &Plan) -> Result<(), UsageError> {
     refuse_where! {
         plan.timer_slack == Some(Nanos::ZERO) =>
-            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns";
-        plan.budget == Some(Nanos::ZERO) => "--budget 0: nothing can be measured in no time";
+            "--timer-slack 0: the kernel takes 0 for its default; type 50us for the default, 1ns for \
+             the least";
+        plan.budget == Some(Nanos::ZERO) => "--budget 0 leaves no time to measure; give more";
     }
     Ok(())
 }
@@ -302,14 +311,14 @@ fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
     if plan.carrier != Some(Carrier::Tasks) {
         return match plan.generator_threads {
             None => Ok(()),
-            Some(_) => refuse("--generator-threads: they carry tasks; add --as tasks"),
+            Some(_) => refuse("--generator-threads works with --as tasks only; add it"),
         };
     }
     let spins = |busy: Option<Busy>| matches!(busy, Some(Busy::Spin(span)) if span.0 > 0);
     refuse_where! {
         spins(plan.hold) || spins(plan.idle) =>
-            "--as tasks: a worker that spins would stop all others of its thread; a hold and idle \
-             that sleep, or --as processes";
+            "--as tasks: a worker that spins stops all others of its thread; let hold and idle \
+             sleep, or use --as processes";
     }
     Ok(())
 }
@@ -317,13 +326,13 @@ fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
 fn check_lists(plan: &Plan) -> Result<(), UsageError> {
     refuse_where! {
         plan.workload == Workload::Contend && plan.keys.as_ref().is_some_and(|k| k.0.len() > 1) =>
-            "--keys: one number; `jostle hold` sweeps how many are held";
+            "--keys takes one number here; `jostle hold` takes several";
     }
     let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
     let held = most(&plan.workers).zip(most(&plan.keys));
     match held.filter(|_| plan.workload == Workload::Hold) {
         Some((workers, keys)) if workers * keys > MOST_KEYS => refuse(format!(
-            "-w {workers} --keys {keys}: {} locks in all, at most {MOST_KEYS}; fewer workers or keys",
+            "-w {workers} --keys {keys} makes {} locks, more than {MOST_KEYS}; use fewer workers or keys",
             workers * keys
         )),
         _ => Ok(()),
@@ -358,7 +367,7 @@ fn check_members(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     match plan.members {
         None | Some(0 | 1) => Ok(()),
         Some(members) if !spec.entry.lock.clusters => refuse(format!(
-            "{name} --members {members}: no cluster of it can be launched; of etcd and zookeeper it can"
+            "{name} --members {members}: jostle launches clusters of etcd and zookeeper only"
         )),
         Some(members) if spec.argument.is_some() => refuse(format!(
             "{name} --members {members}: these servers run already; `{}` without an address launches a cluster",
@@ -382,7 +391,7 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     let (name, can) = (&spec.typed, &spec.entry.lock);
     refuse_where! {
         spec.entry.family == Family::Connection =>
-            "{name} is no lock; connections are opened by `jostle connect {name}`";
+            "{name} is not a lock; `jostle connect {name}` opens connections";
     }
     let which = |can: fn(&jostle_targets::Entry) -> bool| -> String {
         let names = jostle_targets::TABLE.iter().filter(|entry| can(entry));
@@ -397,7 +406,7 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     }
     refuse_where! {
         plan.carrier == Some(Carrier::Tasks) && !spec.entry.carries_tasks() =>
-            "{name} --as tasks: a call that waits would stop all workers of its thread; \
+            "{name} --as tasks: a call that waits stops all workers of its thread; use \
              --as processes, or one of: {}", which(|e| e.carries_tasks());
         plan.shared() > 0.0 && !can.shared =>
             "{name} has no shared mode; --shared works with: {}", which(|e| e.lock.shared);
@@ -411,7 +420,8 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
         plan.open_each == Some(true) && !can.open_each =>
             "{name} opens no file; --open-each works with: {}", which(|e| e.lock.open_each);
         plan.acquire_timeout.is_some() && !can.timeout =>
-            "{name} cannot give up after a time (its system call has no timeout); --try does not wait at all, and --acquire-timeout works with: {}",
+            "{name} cannot give up after a time, since its system call has no timeout; use --try, \
+             which never waits; --acquire-timeout works with: {}",
             which(|e| e.lock.timeout);
     }
     Ok(())
@@ -429,10 +439,10 @@ fn check_sessions(
     }
     refuse_where! {
         !has(spec.entry) =>
-            "{spec} has no session that a job would open for each lock; {} works with: {}",
+            "{spec} has no sessions; {} works with: {}",
             plan.workload, which(has);
         plan.carrier == Some(Carrier::Tasks) =>
-            "{} --as tasks: opening a session waits, which would stop all workers of its thread; \
+            "{} --as tasks: a worker that opens a session stops all others of its thread; use \
              --as processes or threads", plan.workload;
     }
     Ok(())
@@ -455,8 +465,8 @@ fn check_pipeline(
     // on their way already.
     refuse_where! {
         plan.names == Some(Names::One) && several && !can.fifo =>
-            "{name} does not queue, so that pipelined requests for one lock would be refused; \
-             --names own, or -w 1, or one of: {}", which(|e| e.lock.pipeline && e.lock.fifo);
+            "{name} has no queue, so it refuses pipelined requests for one lock; use \
+             --names own, -w 1, or one of: {}", which(|e| e.lock.pipeline && e.lock.fifo);
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> 
     }
     crate::resolve::hold::fill_in(&mut plan);
     let own_cost = match plan.workload {
-        Workload::Recover => 0,
+        Workload::Recover | Workload::Verify => 0,
         _ => TARGET.0 * plan.targets.len() as u64,
     };
     let specs = plan.targets.iter().flat_map(|target| Spec::parse(target));
@@ -168,6 +168,9 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     if plan.workload == Workload::Recover {
         return spec.map_or(around, |spec| fault_ns(plan, &spec, at.fault));
     }
+    if plan.workload == Workload::Verify {
+        return spec.map_or(around, |spec| verified_ns(plan, &spec));
+    }
     let each = at.operations.or(at.keys).unwrap_or(1);
     let nulls = match spec.is_some_and(|spec| spec.entry.is_asked()) {
         true => crate::requested::nulls(plan, each),
@@ -196,10 +199,18 @@ pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
         None | Some(Fault::Kill) => lease,
         Some(Fault::Stop | Fault::Cut) if is_leased => lease + 2 * pause,
         Some(Fault::ServerStop) if is_leased => 2 * pause.max(lease),
-        Some(Fault::Stop | Fault::Cut | Fault::ServerStop) => pause,
-        Some(Fault::ServerKill) => launch_ns(spec) + pause,
+        Some(Fault::ServerKill | Fault::ServerWipe) => launch_ns(spec) + pause,
+        Some(_) => pause,
     };
     FAULT.0 + launch_ns(spec) + struck
+}
+
+/// Time of one run of `verify`, in nanoseconds, with the service that is launched for it.
+pub(crate) fn verified_ns(plan: &Plan, spec: &Spec) -> u64 {
+    let with = crate::resolve::verify::with(plan, spec);
+    let with = with.and_then(|name| Spec::parse(name).ok());
+    let launched = launch_ns(spec) + with.map_or(0, |with| launch_ns(&with));
+    FAULT.0 + launched + plan.keep().0
 }
 
 /// The time that an operation adds to a run of so many workers, in nanoseconds.

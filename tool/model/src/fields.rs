@@ -43,7 +43,7 @@ const SOURCES: &[(&str, &str)] = sources! {
     "record/mod.rs" "record/accounts.rs" "record/at.rs" "record/causes.rs"
     "record/distribution.rs" "record/environment.rs" "record/exclusion.rs" "record/facts.rs"
     "record/fit.rs" "record/interference.rs" "record/judged.rs" "record/kept.rs" "record/parts.rs" "record/recovery.rs"
-    "record/resume.rs" "record/run.rs" "record/spread.rs" "record/times.rs" "record/verdict.rs"
+    "record/resume.rs" "record/run.rs" "record/spread.rs" "record/times.rs" "record/verdict.rs" "record/verified.rs"
     "calibrated.rs" "connect.rs" "hosts.rs" "judged.rs" "open_loop.rs"
 };
 

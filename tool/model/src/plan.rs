@@ -83,13 +83,32 @@ words! {
         ServerKill = "server-kill",
         /// All processes of the service are stopped, and go on later.
         ServerStop = "server-stop",
+        /// What the owner sends is lost, for a while; what it is sent arrives.
+        CutTo = "cut-to",
+        /// What the owner is sent is lost, for a while; what it sends arrives.
+        CutFrom = "cut-from",
+        /// All processes of the service are killed, and it is started again without its data.
+        ServerWipe = "server-wipe",
+        /// The service's wall clock is set.
+        Clock = "clock",
     }
 }
 
 impl Fault {
     /// Whether it strikes the service, and not the owner.
     pub const fn is_of_server(self) -> bool {
-        matches!(self, Fault::ServerKill | Fault::ServerStop)
+        matches!(
+            self,
+            Fault::ServerKill | Fault::ServerStop | Fault::ServerWipe | Fault::Clock
+        )
+    }
+
+    /// Whether it strikes in `verify` only.
+    pub const fn is_of_verify(self) -> bool {
+        matches!(
+            self,
+            Fault::CutTo | Fault::CutFrom | Fault::ServerWipe | Fault::Clock
+        )
     }
 
     /// Who is struck, and how: `owner`, `cut off`.
@@ -100,6 +119,10 @@ impl Fault {
             Fault::Cut => ("owner", "cut off"),
             Fault::ServerKill => ("server", "killed"),
             Fault::ServerStop => ("server", "stopped"),
+            Fault::CutTo => ("owner", "cut off (to the server)"),
+            Fault::CutFrom => ("owner", "cut off (from the server)"),
+            Fault::ServerWipe => ("server", "killed, data lost"),
+            Fault::Clock => ("server", "clock set"),
         }
     }
 }

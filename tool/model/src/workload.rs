@@ -28,6 +28,8 @@ words! {
         /// Each worker opens a session, takes its lock once, and closes the session, so many
         /// times.
         Churn = "churn",
+        /// Clients call a lock for a time while faults strike at random; is its promise kept?
+        Verify = "verify",
     }
 }
 
@@ -49,6 +51,8 @@ pub enum Shape {
     Spread,
     /// A fault strikes.
     Recover,
+    /// Many faults strike, for a time.
+    Verify,
 }
 
 impl Shape {
@@ -66,7 +70,8 @@ impl Shape {
             Shape::Connect => swept::OPEN,
             Shape::Rate => swept::RATE,
             Shape::Spread => swept::GENERATORS,
-            Shape::Recover => swept::FAULT,
+            // The points of `verify` differ in nothing.
+            Shape::Recover | Shape::Verify => swept::FAULT,
         }
     }
 }
@@ -160,6 +165,10 @@ facts! {
     Churn {
         shape: Shape::Stream, targets: &["lockd", "flock"],
         per: "cycle", drawn: "cycle", session_each: true, may_drop: true,
+    }
+    Verify {
+        shape: Shape::Verify, targets: &["flock", "lockd"], contrasts: &["lockd", "redis"],
+        quick: "Ten seconds for each target: a first look",
     }
 }
 

@@ -7,6 +7,7 @@ mod strike;
 use crate::board::{Board, order};
 use crate::delays::Looked;
 use crate::process::{OWNER, Process};
+use crate::service::Service;
 use jostle_harness::{Aborted, Context, RAMP_PATIENCE_NS, Result, how_it_ended};
 use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, What};
@@ -15,7 +16,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
 use jostle_sys::waited::Waited;
 use jostle_sys::{clock, process};
-use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Launcher, Locks, Setup, Spec};
+use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Locks, Setup, Spec};
 use jostle_worker::order::{RecoverData, RecoverOrder};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,15 +31,6 @@ const ARRIVAL_NS: u64 = 20_000_000;
 const STRIKE_NS: u64 = 20_000_000;
 /// The longest that the keeper sleeps between two looks at its parent and children.
 const LOOK_NS: u64 = 2_000_000;
-
-/// The servers that are launched for the run.
-pub trait Service: Launcher {
-    /// Starts those again that were killed, and waits until they accept connections.
-    ///
-    /// # Errors
-    /// In words for the user.
-    fn start_again(&self) -> Result<(), String>;
-}
 
 /// One run. Everything that could outlive it is in the ledger before it is made.
 ///
@@ -131,7 +123,7 @@ impl<'a> Recovery<'a> {
     fn perform(mut self) -> Result<RecoverData> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
-            self.let_go_on();
+            self.service.let_go_on();
         }
         // A program that stands still does not see the end of its input.
         self.program.into_iter().for_each(process::go_on_group);
@@ -313,10 +305,11 @@ impl<'a> Recovery<'a> {
                 self.await_next(limit(returned, lease + pause))?;
                 Ok(Some(returned))
             }
-            Fault::ServerStop => {
+            // The others are refused before.
+            _ => {
                 self.rest(pause)?;
                 let returned = clock::monotonic();
-                self.let_go_on();
+                self.service.let_go_on();
                 self.note(returned, What::Return);
                 self.await_next(limit(returned, lease + pause))?;
                 Ok(Some(returned))

@@ -9,6 +9,7 @@ use crate::hosts;
 use crate::rate;
 use crate::recover;
 use crate::requests;
+use crate::verify;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
 use jostle_stats::requested::makes_requests;
@@ -52,6 +53,7 @@ pub(crate) fn checked(set: &ResultSet) -> Option<String> {
     let sentences = match set.experiment.plan.workload {
         Workload::Connect => connect::checked(set),
         Workload::Recover => recover::checked(set),
+        Workload::Verify => verify::checked(set),
         Workload::Rate => rate::checked(set),
         _ if makes_requests(&set.experiment.plan) => requests::checked(set),
         _ => Vec::new(),

@@ -200,7 +200,7 @@ pub(crate) fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
     match point.workload {
         Workload::Connect => connect::measured(point),
         // Median and worst stand in columns of their own.
-        Workload::Recover => None,
+        Workload::Recover | Workload::Verify => None,
         _ => point.of(figures::THROUGHPUT),
     }
 }

@@ -10,8 +10,8 @@ use jostle_stats::summary::PointSummary;
 /// Ranges of rows that a note lists; more are counted, since each row has the note's mark.
 const RANGES: usize = 5;
 
-/// One note: its rows, from 0, each with the reason that it has.
-type Note<'a> = Vec<(usize, &'a Reason)>;
+/// One note: its rows, from 0, each with the reason that it has, and how grave that is there.
+type Note<'a> = Vec<(usize, &'a Reason, [f64; 2])>;
 
 /// All notes, in the order of the rows.
 pub(crate) struct Footnotes<'a> {
@@ -27,9 +27,12 @@ impl<'a> Footnotes<'a> {
         for (row, point) in points.iter().enumerate() {
             for reason in &point.verdict.reasons {
                 let known = notes.iter_mut().find(|note| is_alike(note[0].1, reason));
+                // Where nothing bounds a figure, by how long others ran.
+                let beside = point.harm.map_or(0.0, |harm| harm.share);
+                let entry = (row, reason, [beyond(reason), beside]);
                 match known {
-                    Some(note) => note.push((row, reason)),
-                    None => notes.push(vec![(row, reason)]),
+                    Some(note) => note.push(entry),
+                    None => notes.push(vec![entry]),
                 }
             }
         }
@@ -41,7 +44,7 @@ impl<'a> Footnotes<'a> {
 
     /// The references of a row to its notes: `[1,3]`; empty without any.
     pub(crate) fn marks(&self, row: usize) -> String {
-        let of_row = |note: &Note<'_>| note.iter().any(|(other, _)| *other == row);
+        let of_row = |note: &Note<'_>| note.iter().any(|(other, ..)| *other == row);
         let numbered = self.notes.iter().zip(1..);
         let marks = numbered.filter(|(note, _)| of_row(note));
         let marks: Vec<String> = marks.map(|(_, number)| number.to_string()).collect();
@@ -88,16 +91,13 @@ fn without_numbers(text: &str) -> String {
 }
 
 fn text(note: &Note<'_>, all: usize) -> String {
-    let (worst, reason) = note
+    let (worst, reason, _) = note
         .iter()
         .copied()
-        .reduce(|one, other| match beyond(other.1) > beyond(one.1) {
-            true => other,
-            false => one,
-        })
+        .reduce(|one, other| if other.2 > one.2 { other } else { one })
         .unwrap_or_else(|| unreachable!("a note has a row"));
-    let rows: Vec<usize> = note.iter().map(|(row, _)| row + 1).collect();
-    let same = note.iter().all(|(_, other)| other.text == reason.text);
+    let rows: Vec<usize> = note.iter().map(|(row, ..)| row + 1).collect();
+    let same = note.iter().all(|(_, other, _)| other.text == reason.text);
     let is_many = rows.chunk_by(|one, next| *next == one + 1).count() > RANGES;
     let rows = match rows.len() {
         1 => return reason.text.clone(),
@@ -113,8 +113,8 @@ fn text(note: &Note<'_>, all: usize) -> String {
 
 /// By how much other programs may have moved the figures of all the rows.
 fn off(note: &Note<'_>) -> String {
-    let moved = note.iter().filter(|(_, reason)| reason.bound.is_some());
-    let off = moved.filter_map(|(_, reason)| reason.measured);
+    let moved = note.iter().filter(|(_, reason, _)| reason.bound.is_some());
+    let off = moved.filter_map(|(_, reason, _)| reason.measured);
     let (low, high) = off.fold((f64::INFINITY, 0.0_f64), |(low, high), off| {
         (low.min(off), high.max(off))
     });
@@ -239,6 +239,35 @@ mod tests {
             last + 1
         );
         assert_eq!(about, [&expected]);
+    }
+
+    /// The table named 10.4 % as the worst where the page had 56.7 %: what nothing bounds has no
+    /// distance from a threshold.
+    #[test]
+    fn without_bounds_the_worst_is_where_others_ran_longest() {
+        let set = made::set();
+        let mut points = summarize(&set.experiment, &set.runs);
+        for (point, share) in points.iter_mut().zip([0.104, 0.567, 0.3, 0.2]) {
+            let (low, high) = (0.0, f64::INFINITY);
+            point.harm = Some(jostle_stats::harm::Harm { share, low, high });
+            let seen = format!(
+                "other programs (cc (1) 9 %) kept it for {:.1} %",
+                100.0 * share
+            );
+            point.verdict.reasons = vec![Reason {
+                check: neighbours::CHECK.name.to_owned(),
+                is: Status::Invalid,
+                limit: Some(0.25),
+                unit: neighbours::CHECK.unit.to_owned(),
+                text: seen.clone(),
+                seen: Some(seen),
+                ..Reason::default()
+            }];
+        }
+        assert_eq!(
+            Footnotes::number(&points).texts(),
+            ["rows 1-4, worst 2: other programs (cc (1) 9 %) kept it for 56.7 %"]
+        );
     }
 
     #[test]

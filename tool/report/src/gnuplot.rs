@@ -124,8 +124,8 @@ fn swept(point: &PointSummary<'_>) -> u64 {
         Shape::Connect => point.at.open,
         Shape::Rate => point.at.rate,
         Shape::Spread => point.at.generators,
-        // Its lines begin with the fault.
-        Shape::Recover => None,
+        // The lines of `recover` begin with the fault.
+        Shape::Recover | Shape::Verify => None,
     };
     value.unwrap_or(0)
 }

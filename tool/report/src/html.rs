@@ -55,7 +55,11 @@ pub fn html(sets: &[ResultSet]) -> String {
         @if sets.is_empty() { section.conclusion #conclusion { p { "There are no results." } } } @else {
             (conclusion(&chapters, sets, &pages))
         }
-        @for chapter in &chapters { (self::chapter(chapter, sets, &pages, chapters.len() > 1, false)) }
+        // Beside the conclusion, so that the first screen has a drawing.
+        @if let Some(first) = chapters.first() { (answered(first)) }
+        @for (nth, chapter) in chapters.iter().enumerate() {
+            (self::chapter(chapter, sets, &pages, (chapters.len() > 1, nth > 0, false)))
+        }
         @if !sets.is_empty() { (about::about(sets)) }
     };
     document(&title(&chapters, sets, &pages), Scale::Log, &body)
@@ -73,13 +77,13 @@ fn document(title: &str, scale: Scale, body: &Markup) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (title) }
+                title { (clipped(title, TITLE)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 header {
                     p.brand { "jostle" }
-                    (switches(scale))
+                    (switches(scale, &body.0))
                 }
                 main { (body) }
                 div #tip role="status" aria-live="polite" hidden {}
@@ -127,12 +131,14 @@ fn title(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> String
     }
 }
 
-/// The switches are hidden without the script, which they need.
-fn switches(chosen: &str) -> Markup {
-    let switch = |axis: &str, name: &str| {
+/// One for each axis that some drawing has in both scales. They are hidden without the script,
+/// which they need.
+fn switches(chosen: &str, body: &str) -> Markup {
+    let both = |axis: &&&str| body.contains(&format!("class=\"ticks {axis} log\""));
+    let switch = |axis: &str| {
         html! {
             fieldset {
-                legend { (name) " axis" }
+                legend { (axis) " axis" }
                 @for (kind, word) in [("log", "logarithmic"), ("linear", "linear")] {
                     input type="radio" name=(axis) id=(format!("{axis}-{kind}")) value=(kind) checked[kind == chosen];
                     label for=(format!("{axis}-{kind}")) { (word) }
@@ -142,8 +148,7 @@ fn switches(chosen: &str) -> Markup {
     };
     html! {
         form #switches hidden title="keys: x and y switch an axis; in a figure, arrows go from point to point" {
-            (switch("x", "x"))
-            (switch("y", "y"))
+            @for axis in ["x", "y"].iter().filter(both) { (switch(axis)) }
         }
     }
 }
@@ -154,10 +159,9 @@ fn chapter(
     chapter: &Chapter<'_>,
     sets: &[ResultSet],
     pages: &[Page],
-    several: bool,
-    compared: bool,
+    (several, with_answer, compared): (bool, bool, bool),
 ) -> Markup {
-    let (question, answers) = answer(chapter).unwrap_or_default();
+    let (_, answers) = answer(chapter).unwrap_or_default();
     let groups = groups(chapter, &answers);
     let ratios = match compared {
         true => Vec::new(),
@@ -167,13 +171,7 @@ fn chapter(
         section.chapter {
             @if several { p.kicker { "jostle " (chapter.workload) } }
             (doubts(chapter))
-            @if !answers.is_empty() {
-                section.answer {
-                    h2 { (question) }
-                    div.figures { @for figure in &answers { (self::figure(figure)) } }
-                    (key(chapter))
-                }
-            }
+            @if with_answer { (answered(chapter)) }
             @if !ratios.is_empty() {
                 section.group {
                     h3 { "What differs between the results" }
@@ -197,12 +195,25 @@ fn chapter(
     }
 }
 
+/// The figures that answer the plan's question, and the key to all of the chapter.
+fn answered(chapter: &Chapter<'_>) -> Markup {
+    html! {
+        @if let Some((question, answers)) = answer(chapter) {
+            section.answer {
+                h2 { (question) }
+                div.figures { @for figure in &answers { (self::figure(figure)) } }
+                (key(chapter))
+            }
+        }
+    }
+}
+
 /// The key to lines and marks.
 fn key(chapter: &Chapter<'_>) -> Markup {
     html! {
         div.key {
             @if chapter.series.len() > 1 { ul { @for series in &chapter.series {
-                li { (series.style.swatch()) " " (series.label) }
+                li data-series=(series.style.series()) { (series.style.swatch()) " " (series.label) }
             } } }
             p.note { (marks(chapter.workload)) }
         }
@@ -216,6 +227,7 @@ fn marks(workload: Workload) -> &'static str {
             "A run without a grant before the owner's own release has no dot. Point at a dot for its \
              exact time."
         }
+        Workload::Verify => "A dot is a call or its end. Point at a dot for its exact time.",
         _ => {
             "A mark is the median over the runs. A bar is its 95 % interval, or the range of under 6 \
              runs; a dot is one run. Hollow: SUSPECT. Cross at the foot: INVALID, without a figure. \
@@ -229,7 +241,7 @@ fn figure(figure: &Drawing) -> Markup {
         figure.(figure.width()) {
             figcaption { strong { (figure.title) } " " span.note { (figure.note) } }
             @if !figure.charts.is_empty() {
-                div.panels { @for panel in &figure.charts { div.panel {
+                div.panels { @for panel in &figure.charts { div.panel.(panel.series) {
                     @if let Some(caption) = &panel.caption { p.caption { (caption) } }
                     (panel.drawing)
                 } } }
@@ -242,8 +254,11 @@ fn figure(figure: &Drawing) -> Markup {
 /// Its cells have no end tags, which a page with thousands of them need not have either.
 fn data(data: &Data) -> Markup {
     let mut rows = String::new();
+    let mut above = None;
     for row in &data.rows {
-        rows += "<tr>";
+        // A phone has the series above its first row.
+        let begins = above.replace(&row[0]) != Some(&row[0]);
+        rows += if begins { "<tr class=first>" } else { "<tr>" };
         for (at, cell) in row.iter().enumerate() {
             let (class, text) = match cell {
                 // The style sheet knows the first and the last.
@@ -256,27 +271,11 @@ fn data(data: &Data) -> Markup {
         }
     }
     html! {
-        div.wide { table.data.cards style=(cards(data.headings.iter().cloned())) {
+        div.wide { table.data.cards {
             thead { tr { @for heading in &data.headings { th scope="col" { (heading) } } } }
             tbody { (PreEscaped(rows)) }
         } }
     }
-}
-
-/// Columns for which the style sheet has a rule.
-#[cfg(test)]
-const CARDS: usize = 24;
-
-/// The headings of a table's columns for a phone, where each row is a card and each cell
-/// bears its own.
-fn cards(headings: impl Iterator<Item = String>) -> String {
-    let quoted = |(text, n): (String, u32)| {
-        format!(
-            "--h{n}:'{}'",
-            text.replace('\\', "\\\\").replace('\'', "\\'")
-        )
-    };
-    headings.zip(1..).map(quoted).collect::<Vec<_>>().join(";")
 }
 
 /// Doubts about each point, once for all figures that show it.

@@ -43,6 +43,7 @@ mod requests;
 mod spread;
 mod summary;
 mod table;
+mod verify;
 mod what;
 pub mod words;
 mod workloads;

@@ -14,11 +14,13 @@ mod connected;
 mod hosts;
 mod rated;
 mod recovered;
+mod verified;
 mod wide;
 pub(crate) use connected::{connections, exhausted};
 pub(crate) use hosts::hosts;
 pub(crate) use rated::rated;
 pub(crate) use recovered::recovered;
+pub(crate) use verified::verified;
 pub(crate) use wide::wide;
 
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
@@ -122,6 +124,50 @@ pub(crate) fn finished(experiment: Experiment, mut runs: Vec<Run>) -> ResultSet 
         elapsed_s: 130.5,
     };
     ResultSet::new(experiment, runs, Some(end))
+}
+
+/// Of no lock: an experiment with this plan, without file systems and costs of locks.
+pub(crate) fn of_plan(plan: Plan, runs: Vec<Run>) -> ResultSet {
+    let mut experiment = experiment();
+    experiment.environment.file_systems.clear();
+    experiment.calibration.own_cost.clear();
+    experiment.plan = Plan {
+        timer_slack: Some(Nanos(1)),
+        seed: Some(42),
+        ..plan
+    };
+    finished(experiment, runs)
+}
+
+/// The so-manieth run of a point, without figures.
+pub(crate) fn run_of(target: &str, workload: Workload, at: At, run: u32, window_s: f64) -> Run {
+    Run {
+        target: target.to_owned(),
+        workload: workload.to_string(),
+        at,
+        run,
+        block: run,
+        window: Window {
+            window_s,
+            ..Window::default()
+        },
+        placement: "none".to_owned(),
+        ..Run::default()
+    }
+}
+
+/// So many times around these nanoseconds, and the least, p90 and p99 as multiples of them.
+pub(crate) fn around(count: u64, ns: f64, [least, p90, p99]: [f64; 3]) -> Distribution {
+    Distribution {
+        count,
+        min: (ns * least) as u64,
+        max: (ns * 9.0) as u64,
+        mean: ns,
+        percentiles: [("p50", 1.0), ("p90", p90), ("p99", p99)]
+            .map(|(name, times)| (name.to_owned(), (ns * times) as u64))
+            .into(),
+        ..Distribution::default()
+    }
 }
 
 /// The experiment of [`set`].
@@ -346,10 +392,7 @@ pub(crate) fn calls() -> ResultSet {
             points.push(called(run, operations, us + f64::from(run)));
         }
     }
-    let mut experiment = experiment();
-    experiment.environment.file_systems.clear();
-    experiment.calibration.own_cost.clear();
-    experiment.plan = Plan {
+    let plan = Plan {
         targets: vec!["exec:ls /tmp".to_owned()],
         workers: Some(List(vec![1])),
         operations: Some(List(vec![100, 1_000])),
@@ -358,37 +401,22 @@ pub(crate) fn calls() -> ResultSet {
         carrier: Some(Carrier::Processes),
         place: Some(Place::None),
         measure: Some(Measure::Full),
-        timer_slack: Some(Nanos(1)),
         call_timeout: Some(Nanos::from_millis(10_000)),
         null: Some("exec:true".to_owned()),
-        seed: Some(42),
         ..Plan::of(Workload::Stream)
     };
-    finished(experiment, points)
+    of_plan(plan, points)
 }
 
 fn called(run: u32, operations: u64, us: f64) -> Run {
-    let of = |us: f64| Distribution {
-        count: operations,
-        min: (us * 900.0) as u64,
-        max: (us * 9_000.0) as u64,
-        mean: us * 1_000.0,
-        percentiles: [("p50", 1.0), ("p90", 1.1), ("p99", 1.5)]
-            .map(|(name, times)| (name.to_owned(), (us * 1_000.0 * times) as u64))
-            .into(),
-        ..Distribution::default()
-    };
+    let of = |us: f64| around(operations, us * 1_000.0, [0.9, 1.1, 1.5]);
     let n = operations as f64;
+    let at = At {
+        workers: Some(1),
+        operations: Some(operations),
+        ..At::default()
+    };
     Run {
-        target: "exec:ls /tmp".to_owned(),
-        workload: "stream".to_owned(),
-        at: At {
-            workers: Some(1),
-            operations: Some(operations),
-            ..At::default()
-        },
-        run,
-        block: run,
         window: Window {
             window_s: us * n / 1e6,
             ramp_s: 0.001,
@@ -406,7 +434,6 @@ fn called(run: u32, operations: u64, us: f64) -> Run {
             cpu_us_per_operation: Some(430.0),
             ..Cpu::default()
         },
-        placement: "none".to_owned(),
         times: Times {
             service_ns: Some(of(us)),
             ..Times::default()
@@ -423,7 +450,7 @@ fn called(run: u32, operations: u64, us: f64) -> Run {
             service_ns: of(300.0),
             cpu_us_per_operation: 250.0,
         }),
-        ..Run::default()
+        ..run_of("exec:ls /tmp", Workload::Stream, at, run, 0.0)
     }
 }
 
@@ -440,10 +467,7 @@ pub(crate) fn spread() -> ResultSet {
             points.push(spread_over(generators, run, rate, busy_share, effective));
         }
     }
-    let mut experiment = experiment();
-    experiment.environment.file_systems.clear();
-    experiment.calibration.own_cost.clear();
-    experiment.plan = Plan {
+    let plan = Plan {
         targets: vec!["lockd".to_owned()],
         in_flight: Some(90),
         generators: Some(List(vec![3, 6, 18])),
@@ -453,25 +477,17 @@ pub(crate) fn spread() -> ResultSet {
         budget: Some(Nanos::from_millis(50_000)),
         place: Some(Place::Cpus(vec![0])),
         over: Some(vec![Nanos::from_millis(20)]),
-        timer_slack: Some(Nanos(1)),
-        seed: Some(42),
         ..Plan::of(Workload::Spread)
     };
-    finished(experiment, points)
+    of_plan(plan, points)
 }
 
 fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective: f64) -> Run {
     let rate = rate * (1.0 + 0.001 * f64::from(run));
     let count = rate as u64;
     let of = |ms: f64| Distribution {
-        count,
-        min: (ms * 0.5e6) as u64,
-        max: (ms * 9e6) as u64,
-        mean: ms * 1e6,
-        percentiles: [("p50", 1.0), ("p90", 1.5), ("p99", 3.0)]
-            .map(|(name, times)| (name.to_owned(), (ms * 1e6 * times) as u64))
-            .into(),
         over: [("20ms".to_owned(), 0.0123)].into(),
+        ..around(count, ms * 1e6, [0.5, 1.5, 3.0])
     };
     let response = of(effective / rate * 1e3);
     // One burst, in the fourth tenth.
@@ -480,15 +496,11 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
         mean_wait_ns: Some(response.mean * if nth == 3 { 2.5 } else { 1.0 }),
         ..Slice::default()
     };
+    let at = At {
+        generators: Some(generators),
+        ..At::default()
+    };
     Run {
-        target: "lockd".to_owned(),
-        workload: "spread".to_owned(),
-        at: At {
-            generators: Some(generators),
-            ..At::default()
-        },
-        run,
-        block: run,
         window: Window {
             window_s: 1.0,
             warmup_s: 0.5,
@@ -542,6 +554,6 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             cpu_us_per_operation: Some(60.0),
             ..Server::default()
         }),
-        ..Run::default()
+        ..run_of("lockd", Workload::Spread, at, run, 1.0)
     }
 }

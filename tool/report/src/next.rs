@@ -6,6 +6,7 @@
 
 use crate::ResultSet;
 use crate::command::{command, with, without};
+use crate::verify;
 use crate::workloads::shown;
 use jostle_model::defaults;
 use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
@@ -43,7 +44,8 @@ pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     // Steps beyond the limit that a search is to find may well be INVALID.
     let cured = [Status::Invalid, Status::Suspect].into_iter();
     let mut cured = cured.filter(|_| plan.find.is_none());
-    let step = cured.find_map(|is| cure(plan, points, is));
+    let shown = verify::again(set).map(|plan| Step::Measure(Box::new(plan)));
+    let step = shown.or_else(|| cured.find_map(|is| cure(plan, points, is)));
     match step.unwrap_or_else(|| question(set)) {
         Step::Measure(plan) => command(&plan),
         Step::Type(text) => text,

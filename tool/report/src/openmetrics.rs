@@ -234,6 +234,7 @@ static FAMILIES: &[(&str, &str)] = &[
         "point_overlaps",
         "Acquisitions that found another owner inside",
     ),
+    ("point_violations", "Violations of the lock's promise"),
     (
         "point_verdict",
         "1 at the verdict of the point, 0 at the others",
@@ -289,11 +290,19 @@ fn add_point(samples: &mut Vec<Sample>, experiment: usize, point: &PointSummary<
     if let Some(sum) = witnessed.map(|seen| seen.violations).reduce(|a, b| a + b) {
         add("point_overlaps", own.clone(), Value::Gauge(sum as f64));
     }
+    if let Some(sum) = point
+        .runs
+        .iter()
+        .filter_map(|run| (figures::VIOLATIONS.of)(run))
+        .reduce(|a, b| a + b)
+    {
+        add("point_violations", own.clone(), Value::Gauge(sum));
+    }
     if !point.is_usable() {
         return;
     }
     // How long the next grant took is the answer of `recover`; its operations have no rate.
-    let rated = point.workload != Workload::Recover;
+    let rated = !matches!(point.workload, Workload::Recover | Workload::Verify);
     if let Some(estimate) = point.of(figures::THROUGHPUT).filter(|_| rated) {
         for (bound, value) in bounds(&estimate) {
             let labels = with(&own, "bound", bound);

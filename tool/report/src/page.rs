@@ -13,6 +13,7 @@ use crate::next::next;
 use crate::over::over;
 use crate::requests::accounts;
 use crate::spread::tables;
+use crate::verify;
 use crate::what::what;
 use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
@@ -74,6 +75,7 @@ fn page(set: &ResultSet) -> Page {
     tables.extend(accounts(&points).filter(|_| !is_spread));
     tables.extend(over(times, &points));
     tables.extend(find::table(&set.experiment.plan, &points));
+    tables.extend(verify::tables(set));
     let lines = lines(set, &points);
     let lead = lead(set, &points, &lines);
     Page {

@@ -13,7 +13,7 @@ use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Measure, Place};
 use jostle_model::record::{
-    Accounts, Anchor, Distribution, Experiment, Reason, Run, Server, Status, Stood, TcpCounts,
+    Accounts, Anchor, Distribution, Experiment, Reason, Run, Status, Stood, TcpCounts,
 };
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
@@ -62,6 +62,16 @@ struct Case {
     world: fn(&Asked, f64) -> Vec<Run>,
 }
 
+impl Case {
+    /// The first question.
+    fn asked(&self) -> Asked {
+        Asked {
+            plan: (self.plan)(),
+            again: false,
+        }
+    }
+}
+
 const SUSPECT: [Status; 2] = [Status::Valid, Status::Suspect];
 const INVALID: [Status; 2] = [Status::Valid, Status::Invalid];
 const WORSE: [Status; 2] = [Status::Suspect, Status::Invalid];
@@ -97,9 +107,10 @@ const fn fine(
 }
 
 /// Faults that no option mends: their reasons have no remedy.
-const UNMENDED: [&str; 7] = [
+const UNMENDED: [&str; 8] = [
     "queues",
     "exclusion",
+    "promise",
     "lost_update",
     "deaths",
     "errors",
@@ -107,224 +118,109 @@ const UNMENDED: [&str; 7] = [
     "gave_up",
 ];
 
-static CASES: &[Case] = &[
-    whole("exclusion", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| witness(point).violations = dose as u64)
-    }),
-    whole(
-        "lost_update",
-        INVALID,
-        [0.0, 9.0],
-        contend,
-        |asked, dose| one(asked, |point| witness(point).lost_updates = dose as u64),
-    ),
-    whole("struck", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |point| struck(point, asked.first(dose) as u64, 0.0))
-    }),
-    fine("struck", SUSPECT, [0.05, 0.5], contend, |asked, dose| {
-        one(asked, |point| struck(point, 0, asked.first(dose)))
-    }),
-    whole("deaths", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |run| {
-            run.around.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
-        })
-    }),
-    whole("errors", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |run| {
-            run.around.errors.insert("EIO".to_owned(), dose as u64);
-        })
-    }),
-    whole("leases", INVALID, [0.0, 9.0], keeping, |asked, dose| {
-        one(asked, |point| keeps(point, asked, dose, 0.0))
-    }),
-    whole("leases", SUSPECT, [0.0, 9.0], keeping, |asked, dose| {
-        one(asked, |point| keeps(point, asked, 0.0, dose))
-    }),
-    whole("idle_lock", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |run| {
-            let still = 10 - dose as usize;
-            run.series = (0..10)
-                .map(|nth| slice(if nth < still { 472 } else { 0 }, None))
-                .collect();
-        })
-    }),
-    whole("idle_lock", SUSPECT, [0.0, 5e6], contend, |asked, dose| {
-        one(asked, |run| {
-            waits(run, asked.workers() - 1);
-            run.series = (0..10).map(|_| slice(100, None)).collect();
-            run.times.hold_ns = Some(Distribution {
-                mean: 5e6 - dose,
-                ..Distribution::default()
-            });
-        })
-    }),
-    whole("ledger", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |run| {
-            run.open_loop = Some(Box::new(OpenLoop {
-                planned: 100 + asked.first(dose) as u64,
-                done: 100,
-                ..OpenLoop::default()
-            }));
-        })
-    }),
-    whole("lost", SUSPECT, [0.0, 9.0], connect, lost),
-    whole("lost", WORSE, [1.0, 90.0], connect, lost),
-    whole("limit", INVALID, [0.0, 1.0], connect, |asked, dose| {
-        one(asked, |point| {
-            let few = largest(&asked.plan.sources).unwrap_or(1) < 2;
-            connections(point).stopped = (dose > 0.0 && few).then(|| Stopped {
-                text: "no port is left".to_owned(),
-                remedy: Some(Remedy::with("--sources", 2)),
-                ..Stopped::default()
-            });
-        })
-    }),
-    fine(
-        "concurrency",
-        INVALID,
-        [100.0, 50.0],
-        spread,
-        |asked, dose| {
-            let enough = largest(&asked.plan.generators) > Some(3);
-            one(asked, |point| {
-                spread_of(point).effective = if enough { 100.0 } else { dose }
-            })
-        },
-    ),
-    whole(
-        "server_counts",
-        INVALID,
-        [0.0, 99.0],
-        contend,
-        |asked, dose| {
-            one(asked, |run| {
-                run.server = Some(Server {
-                    counted: Some(5_000),
-                    difference: Some(asked.first(dose) as i64),
-                    ..Server::default()
-                });
-            })
-        },
-    ),
-    whole("accepted", INVALID, [0.0, 9.0], connect, |asked, dose| {
-        one(asked, |run| {
-            connections(run).opened = 1_000;
-            run.server = Some(Server {
-                counted: Some(1_000 - dose as u64),
-                difference: Some(-(asked.first(dose) as i64)),
-                ..Server::default()
-            });
-        })
-    }),
-    whole("queues", SUSPECT, [0.0, 1.0], connect, |asked, dose| {
-        one(asked, |run| {
-            run.times.connect_ns = Some(Distribution {
-                max: 1_045_000_000,
-                ..Distribution::default()
-            });
-            run.around.machine.tcp = Some(TcpCounts {
-                overflows: dose as u64,
-                syn_again: 1,
-                delayed_acks: 0,
-            });
-        })
-    }),
-    whole("throttled", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |run| {
-            run.around.machine.throttled_periods = Some(asked.first(dose) as u64)
-        })
-    }),
-    whole("halted", INVALID, [0.0, 9.0], contend, |asked, dose| {
-        one(asked, |run| {
-            run.around.machine.halts = Some(asked.first(dose) as u64)
-        })
-    }),
-    whole("clock", INVALID, [0.0, 99.0], contend, |asked, dose| {
+/// `KIND CHECK SEVERITIES DOSES PLAN`, and what is planted: in braces into the one run of the point,
+/// in brackets as a function that makes all its runs.
+macro_rules! cases {
+    ($($kind:ident $check:literal $is:ident $doses:tt $plan:ident $world:tt)*) => {
+        &[$($kind($check, $is, $doses, $plan, cases!(@ $world))),*]
+    };
+    (@ [$world:expr]) => { $world };
+    (@ {|$run:ident, $asked:ident, $dose:ident| $($plant:tt)*}) => {
+        |$asked, $dose| one($asked, |$run| { $($plant)*; })
+    };
+}
+
+static CASES: &[Case] = cases! {
+    whole "exclusion" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        witness(run).violations = dose as u64}
+    whole "lost_update" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        witness(run).lost_updates = dose as u64}
+    whole "struck" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        struck(run, asked.first(dose) as u64, 0.0)}
+    fine "struck" SUSPECT [0.05, 0.5] contend {|run, asked, dose| struck(run, 0, asked.first(dose))}
+    whole "promise" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        verified(run).overlaps = dose as u64}
+    whole "promise" SUSPECT [0.0, 9.0] contend {|run, asked, dose|
+        verified(run).undecided = dose as u64}
+    whole "tried" SUSPECT [0.0, 9.0] contend {|run, asked, dose|
+        verified(run).dropped = asked.first(dose) as u64}
+    whole "deaths" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        run.around.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize]}
+    whole "errors" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        run.around.errors = [("EIO".to_owned(), dose as u64)].into()}
+    whole "leases" INVALID [0.0, 9.0] keeping {|run, asked, dose| keeps(run, asked, dose, 0.0)}
+    whole "leases" SUSPECT [0.0, 9.0] keeping {|run, asked, dose| keeps(run, asked, 0.0, dose)}
+    whole "idle_lock" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        let still = 10 - dose as usize;
+        let granted = |nth| if nth < still { 472 } else { 0 };
+        run.series = (0..10).map(|nth| slice(granted(nth), None)).collect()}
+    whole "idle_lock" SUSPECT [0.0, 5e6] contend {|run, asked, dose|
+        waits(run, asked.workers() - 1);
+        run.series = vec![slice(100, None); 10];
+        run.times.hold_ns = Some(Distribution { mean: 5e6 - dose, ..Distribution::default() })}
+    whole "ledger" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        let planned = 100 + asked.first(dose) as u64;
+        run.open_loop = Some(Box::new(OpenLoop { planned, done: 100, ..OpenLoop::default() }))}
+    whole "lost" SUSPECT [0.0, 9.0] connect [lost]
+    whole "lost" WORSE [1.0, 90.0] connect [lost]
+    whole "limit" INVALID [0.0, 1.0] connect {|run, asked, dose|
+        let few = largest(&asked.plan.sources).unwrap_or(1) < 2;
+        connections(run).stopped = (dose > 0.0 && few).then(|| Stopped {
+            text: "no port is left".to_owned(),
+            remedy: Some(Remedy::with("--sources", 2)),
+            ..Stopped::default()
+        })}
+    fine "concurrency" INVALID [100.0, 50.0] spread {|run, asked, dose|
+        let enough = largest(&asked.plan.generators) > Some(3);
+        spread_of(run).effective = if enough { 100.0 } else { dose }}
+    whole "server_counts" INVALID [0.0, 99.0] contend {|run, asked, dose|
+        run.server = server(5_000, asked.first(dose) as i64)}
+    whole "accepted" INVALID [0.0, 9.0] connect {|run, asked, dose|
+        connections(run).opened = 1_000;
+        run.server = server(1_000 - dose as u64, -(asked.first(dose) as i64))}
+    whole "queues" SUSPECT [0.0, 1.0] connect {|run, asked, dose|
+        let overflows = dose as u64;
+        run.times.connect_ns = Some(Distribution { max: 1_045_000_000, ..Distribution::default() });
+        run.around.machine.tcp = Some(TcpCounts { overflows, syn_again: 1, delayed_acks: 0 })}
+    whole "throttled" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        run.around.machine.throttled_periods = Some(asked.first(dose) as u64)}
+    whole "halted" INVALID [0.0, 9.0] contend {|run, asked, dose|
+        run.around.machine.halts = Some(asked.first(dose) as u64)}
+    whole "clock" INVALID [0.0, 99.0] contend {|run, asked, dose|
         let one_clock = asked.plan.place == Some(Place::Same);
         let early = if one_clock { 0 } else { dose as u64 };
-        one(asked, |run| {
-            run.around
-                .errors
-                .insert("handoff_before_release".to_owned(), early);
-        })
-    }),
-    whole("together", SUSPECT, [0.0, 1e8], contend, apart),
-    whole("together", WORSE, [1e8, 1e9], contend, apart),
-    whole("steal", SUSPECT, [0.0, 50.0], contend, |asked, dose| {
-        stolen(asked, dose, 980)
-    }),
-    whole("steal", WORSE, [50.0, 200.0], contend, |asked, dose| {
-        stolen(asked, dose, 900)
-    }),
-    fine("neighbours", SUSPECT, [0.0, 0.5], alone, beside),
-    fine("neighbours", SUSPECT, [0.0, 0.5], awake, beside),
-    fine("neighbours", WORSE, [0.5, 2.0], awake, beside),
-    whole("selection", SUSPECT, [6.0, 12.0], contend, |asked, dose| {
+        run.around.errors = [("handoff_before_release".to_owned(), early)].into()}
+    whole "together" SUSPECT [0.0, 1e8] contend [apart]
+    whole "together" WORSE [1e8, 1e9] contend [apart]
+    whole "steal" SUSPECT [0.0, 50.0] contend [|asked, dose| stolen(asked, dose, 980)]
+    whole "steal" WORSE [50.0, 200.0] contend [|asked, dose| stolen(asked, dose, 900)]
+    fine "neighbours" SUSPECT [0.0, 0.5] alone [beside]
+    fine "neighbours" SUSPECT [0.0, 0.5] awake [beside]
+    fine "neighbours" WORSE [0.5, 2.0] awake [beside]
+    whole "selection" SUSPECT [6.0, 12.0] contend [|asked, dose| {
         let mut runs = runs(asked, 12);
-        let spoilt = asked.first(dose) as usize;
-        runs.iter_mut()
-            .take(spoilt)
-            .for_each(|run| run.spoilt = true);
+        let spoilt = runs.iter_mut().take(asked.first(dose) as usize);
+        spoilt.for_each(|run| run.spoilt = true);
         runs
-    }),
-    whole("unchecked", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
-        one(asked, |run| {
-            let crowd = asked.workers() > 2;
-            run.around.accounts = Some(Box::new(Accounts {
-                between_s: 5.0,
-                cpus: 2,
-                waited_s: Some(if crowd { 4.0 } else { 0.0 }),
-                others_s: (dose < 1.0).then_some(0.0),
-                ..Accounts::default()
-            }));
-        })
-    }),
-    whole(
-        "interference",
-        SUSPECT,
-        [0.0, 1e6],
-        contend,
-        |asked, dose| {
-            one(asked, |run| {
-                run.around.interference = interrupted(asked.window_s(), asked.first(dose) as u64);
-            })
-        },
-    ),
-    whole(
-        "server_still",
-        INVALID,
-        [0.0, 250.0],
-        contend,
-        |asked, dose| {
-            one(asked, |run| {
-                run.around.server_stood = Some(Stood {
-                    looks: 250,
-                    still: asked.first(dose) as u64,
-                    ..Stood::default()
-                });
-            })
-        },
-    ),
-    fine(
-        "server_still",
-        SUSPECT,
-        [0.0, 1.0],
-        contend,
-        |asked, dose| {
-            one(asked, |run| {
-                run.around.server_stood = Some(Stood {
-                    looks: 250,
-                    throttled_s: Some(asked.first(dose) * asked.window_s()),
-                    ..Stood::default()
-                });
-            })
-        },
-    ),
-    fine("anchor", SUSPECT, [1.0, 2.0], contend, |asked, dose| {
-        let step = |ns| Anchor {
-            step_ns: ns,
-            ..Anchor::default()
-        };
+    }]
+    whole "unchecked" SUSPECT [0.0, 1.0] contend {|run, asked, dose|
+        run.around.accounts = Some(Box::new(Accounts {
+            between_s: 5.0,
+            cpus: 2,
+            waited_s: Some(if asked.workers() > 2 { 4.0 } else { 0.0 }),
+            others_s: (dose < 1.0).then_some(0.0),
+            ..Accounts::default()
+        }))}
+    whole "interference" SUSPECT [0.0, 1e6] contend {|run, asked, dose|
+        run.around.interference = interrupted(asked.window_s(), asked.first(dose) as u64)}
+    whole "server_still" INVALID [0.0, 250.0] contend {|run, asked, dose|
+        let still = asked.first(dose) as u64;
+        run.around.server_stood = Some(Stood { looks: 250, still, ..Stood::default() })}
+    fine "server_still" SUSPECT [0.0, 1.0] contend {|run, asked, dose|
+        let throttled_s = Some(asked.first(dose) * asked.window_s());
+        run.around.server_stood = Some(Stood { looks: 250, throttled_s, ..Stood::default() })}
+    fine "anchor" SUSPECT [1.0, 2.0] contend [|asked, dose| {
+        let step = |step_ns| Anchor { step_ns, ..Anchor::default() };
         let mut all = runs(asked, 7);
         for (nth, run) in all.iter_mut().enumerate() {
             let (target, times) = match nth {
@@ -334,130 +230,71 @@ static CASES: &[Case] = &[
             (run.target, run.around.anchor) = (target.to_owned(), Some(step(1.34 * times)));
         }
         all
-    }),
-    fine("generator", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
-        // Twice the workers share what one had to do.
-        let busy = dose * 10.0 / asked.workers() as f64;
-        one(asked, |point| asks(point, busy, 0.0))
-    }),
-    fine("generator", SUSPECT, [0.0, 1.0], one_each, |asked, dose| {
-        one(asked, |point| asks(point, 0.5, asked.first(dose)))
-    }),
-    fine(
-        "attribution",
-        SUSPECT,
-        [0.9, 1.5],
-        generators,
-        |asked, dose| {
-            let list = asked.plan.generators.clone().unwrap_or(List(Vec::new()));
-            let points = list.0.iter().flat_map(|k| {
-                // From six on more of them bring nothing.
-                let rate = if *k > 3 { 1_000.0 * dose } else { 1_000.0 };
-                (1..=6).map(move |run| generated(*k, run, rate))
-            });
-            points.collect()
-        },
-    ),
-    whole("lag", INVALID, [0.0, 99.0], rate, |asked, dose| {
+    }]
+    // Twice the workers share what one had to do.
+    fine "generator" SUSPECT [0.0, 1.0] contend {|run, asked, dose|
+        asks(run, dose * 10.0 / asked.workers() as f64, 0.0)}
+    fine "generator" SUSPECT [0.0, 1.0] one_each {|run, asked, dose|
+        asks(run, 0.5, asked.first(dose))}
+    fine "attribution" SUSPECT [0.9, 1.5] generators [|asked, dose| {
+        let list = asked.plan.generators.clone().unwrap_or(List(Vec::new()));
+        let points = list.0.iter().flat_map(|k| {
+            // From six on more of them bring nothing.
+            let rate = if *k > 3 { 1_000.0 * dose } else { 1_000.0 };
+            (1..=6).map(move |run| generated(*k, run, rate))
+        });
+        points.collect()
+    }]
+    whole "lag" INVALID [0.0, 99.0] rate {|run, asked, dose|
         let late = largest(&asked.plan.rate) >= Some(1_000);
         let unsent = if late { dose as u64 } else { 0 };
-        one(asked, |run| {
-            run.open_loop = Some(Box::new(OpenLoop {
-                planned: 1_000,
-                done: 1_000 - unsent,
-                dropped: unsent,
-                dropped_with_slot: unsent,
-                ..OpenLoop::default()
-            }));
-        })
-    }),
-    fine("lag", SUSPECT, [10.0, 100.0], rate, read_late),
-    fine("lag", WORSE, [100.0, 400.0], rate, read_late),
-    fine("faster", SUSPECT, [0.9, 0.1], connect, |asked, dose| {
-        let ratio = if asked.again { 1.0 } else { dose };
-        one(asked, |point| connections(point).to_previous = Some(ratio))
-    }),
-    whole("profiled", SUSPECT, [0.0, 1.0], profiled, |asked, dose| {
-        one(asked, |run| {
-            run.around.during = asked.plan.during.clone().filter(|_| dose > 0.0)
-        })
-    }),
-    fine("gave_up", SUSPECT, [1e9, 1e5], impatient, |asked, dose| {
-        one(asked, |run| {
-            let failed = Distribution {
-                percentiles: [("p50", dose as u64)].into(),
-                ..Distribution::default()
-            };
-            (run.timeouts, run.times.failed_try_ns) = (Some(20), Some(failed));
-        })
-    }),
-    whole("few_operations", SUSPECT, [90.0, 2.0], alone, few),
-    whole("few_operations", WORSE, [2.0, 0.0], alone, few),
-    whole("hold_accuracy", SUSPECT, [1.0e6, 1.1e6], contend, held),
-    whole("hold_accuracy", WORSE, [1.1e6, 1.5e6], contend, held),
-    fine("own_cost", SUSPECT, [0.0, 1e6], short, |asked, _| {
-        one(asked, |_| ())
-    }),
-    fine(
-        "not_contended",
-        SUSPECT,
-        [0.5, 0.0],
-        contend,
-        |asked, dose| {
-            let share = if asked.workers() > 10 { 0.99 } else { dose };
-            one(asked, |point| point.blocked_share = Some(share))
-        },
-    ),
-    fine("precision", SUSPECT, [0.0, 0.9], contend, |asked, dose| {
+        run.open_loop = Some(Box::new(OpenLoop {
+            planned: 1_000,
+            done: 1_000 - unsent,
+            dropped: unsent,
+            dropped_with_slot: unsent,
+            ..OpenLoop::default()
+        }))}
+    fine "lag" SUSPECT [10.0, 100.0] rate [read_late]
+    fine "lag" WORSE [100.0, 400.0] rate [read_late]
+    fine "faster" SUSPECT [0.9, 0.1] connect {|run, asked, dose|
+        connections(run).to_previous = Some(if asked.again { 1.0 } else { dose })}
+    whole "profiled" SUSPECT [0.0, 1.0] profiled {|run, asked, dose|
+        run.around.during = asked.plan.during.clone().filter(|_| dose > 0.0)}
+    fine "gave_up" SUSPECT [1e9, 1e5] impatient {|run, asked, dose|
+        let percentiles = [("p50", dose as u64)].into();
+        let failed = Distribution { percentiles, ..Distribution::default() };
+        (run.timeouts, run.times.failed_try_ns) = (Some(20), Some(failed))}
+    whole "few_operations" SUSPECT [90.0, 2.0] alone [few]
+    whole "few_operations" WORSE [2.0, 0.0] alone [few]
+    whole "hold_accuracy" SUSPECT [1.0e6, 1.1e6] contend [held]
+    whole "hold_accuracy" WORSE [1.1e6, 1.5e6] contend [held]
+    fine "own_cost" SUSPECT [0.0, 1e6] short [|asked, _| vec![clean(asked)]]
+    fine "not_contended" SUSPECT [0.5, 0.0] contend {|run, asked, dose|
+        run.blocked_share = Some(if asked.workers() > 10 { 0.99 } else { dose })}
+    fine "precision" SUSPECT [0.0, 0.9] contend [|asked, dose| {
         let mut runs = runs(asked, asked.plan.runs.unwrap_or(6));
-        for (run, sign) in runs.iter_mut().zip([-1.0, 1.0]) {
+        let signs = [-1.0, 1.0].into_iter().chain(std::iter::repeat(0.0));
+        for (run, sign) in runs.iter_mut().zip(signs) {
             run.throughput_per_s = 945.0 * (1.0 + sign * dose);
         }
-        runs.iter_mut()
-            .skip(2)
-            .for_each(|run| run.throughput_per_s = 945.0);
         runs
-    }),
-    whole(
-        "steadiness",
-        SUSPECT,
-        [0.0, 50_000.0],
-        contend,
-        |asked, dose| {
-            let settled = asked.plan.warmup >= Some(Nanos::from_millis(1_000));
-            let slope = if settled { 0 } else { dose as u64 };
-            one(asked, |run| {
-                run.series = (0..10)
-                    .map(|nth| slice(100_000 + slope * nth, None))
-                    .collect();
-            })
-        },
-    ),
-    fine("drift", SUSPECT, [0.0, 0.5], stream, |asked, dose| {
+    }]
+    whole "steadiness" SUSPECT [0.0, 50_000.0] contend {|run, asked, dose|
+        let settled = asked.plan.warmup >= Some(Nanos::from_millis(1_000));
+        let slope = if settled { 0 } else { dose as u64 };
+        run.series = (0..10).map(|nth| slice(100_000 + slope * nth, None)).collect()}
+    fine "drift" SUSPECT [0.0, 0.5] stream {|run, asked, dose|
         let short = largest(&asked.plan.operations) <= Some(1_000);
-        one(asked, |run| {
-            let slope = if short { dose } else { 0.0 };
-            let mean = |nth: u64| Some(1e6 * (1.0 + slope * nth as f64));
-            run.series = (0..10).map(|nth| slice(100, mean(nth))).collect();
-            run.times.service_ns = Some(Distribution::default());
-        })
-    }),
-    whole(
-        "tail_host",
-        SUSPECT,
-        [10.0, 99.0],
-        contend,
-        |asked, dose| {
-            one(asked, |run| {
-                let own = if asked.again { 10 } else { dose as u64 };
-                run.hosts = (0..4)
-                    .map(|rank| tail(rank, if rank == 2 { own } else { 10 }))
-                    .collect();
-            })
-        },
-    ),
-    whole("rotations", SUSPECT, [900.0, 50.0], contend, few),
-];
+        let slope = if short { dose } else { 0.0 };
+        let mean = |nth: u64| Some(1e6 * (1.0 + slope * nth as f64));
+        run.series = (0..10).map(|nth| slice(100, mean(nth))).collect();
+        run.times.service_ns = Some(Distribution::default())}
+    whole "tail_host" SUSPECT [10.0, 99.0] contend {|run, asked, dose|
+        let own = if asked.again { 10 } else { dose as u64 };
+        run.hosts = (0..4).map(|rank| tail(rank, if rank == 2 { own } else { 10 })).collect()}
+    whole "rotations" SUSPECT [900.0, 50.0] contend [few]
+};
 
 /// The result of asking, and the check's reason for the point that was asked for last.
 fn measure(case: &Case, asked: &Asked, dose: f64) -> (ResultSet, Option<Reason>) {
@@ -487,10 +324,7 @@ fn found(case: &Case, experiment: &Experiment, runs: &[Run], last: bool) -> Opti
 
 /// The two adjacent doses between which the check's severity changes.
 fn edge(case: &Case) -> [f64; 2] {
-    let asked = Asked {
-        plan: (case.plan)(),
-        again: false,
-    };
+    let asked = case.asked();
     let is = |dose: f64| {
         let reason = measure(case, &asked, dose).1;
         reason.map_or(Status::Valid, |reason| reason.is)
@@ -560,10 +394,7 @@ fn each_severity_that_a_threshold_names_is_planted() {
 fn the_smallest_step_over_a_threshold_is_found_and_one_under_it_is_not() {
     for case in CASES {
         let [_, beyond] = edge(case);
-        let asked = Asked {
-            plan: (case.plan)(),
-            again: false,
-        };
+        let asked = case.asked();
         let reason = measure(case, &asked, beyond).1.unwrap();
         let (measured, limit) = (reason.measured.unwrap(), reason.limit.unwrap());
         // The limit that is printed is the one that was crossed.
@@ -577,10 +408,7 @@ fn the_smallest_step_over_a_threshold_is_found_and_one_under_it_is_not() {
 fn a_remedy_that_is_typed_as_it_is_printed_makes_its_check_pass() {
     for case in CASES {
         let [_, beyond] = edge(case);
-        let asked = Asked {
-            plan: (case.plan)(),
-            again: false,
-        };
+        let asked = case.asked();
         let reason = measure(case, &asked, beyond).1.unwrap();
         let nothing = reason.measured == Some(0.0);
         if UNMENDED.contains(&case.check) || nothing {
@@ -603,10 +431,7 @@ fn a_remedy_that_is_typed_as_it_is_printed_makes_its_check_pass() {
 #[test]
 fn a_sentence_follows_from_the_data() {
     for case in CASES {
-        let asked = Asked {
-            plan: (case.plan)(),
-            again: false,
-        };
+        let asked = case.asked();
         let reason = measure(case, &asked, case.doses[1]).1.unwrap();
         let line = serde_json::to_string(&reason).unwrap();
         let read: Reason = serde_json::from_str(&line).unwrap();

@@ -22,10 +22,10 @@ pub(crate) static COLUMNS: &[Column] = &[
     .rank(6),
     figure(["", "worst"], |point| {
         let summary = Summary::of(point)?;
-        Some(match (summary.worst_ns, summary.granted_ns.len()) {
-            (Some(worst), _) => time(worst),
-            (None, 0) => return None,
-            (None, _) => otherwise(&summary),
+        let worst = *summary.granted_ns.last()?;
+        Some(match summary.never {
+            0 => time(worst),
+            _ => otherwise(&summary),
         })
     }),
     figure(["after", "release"], |point| {
@@ -76,11 +76,12 @@ pub(crate) fn struck(fault: Fault) -> String {
     }
 }
 
-/// Where the middle run had no grant before the owner's release.
+/// Where the middle run had no grant before the owner's release: `kept`, `kept 6/12`.
 fn otherwise(summary: &Summary) -> String {
-    match summary.never > 0 {
-        true => format!(">{}", time(summary.within_ns as f64)),
-        false => "kept".to_owned(),
+    match (summary.never, summary.kept) {
+        (0, kept) if kept < summary.runs => format!("kept {kept}/{}", summary.runs),
+        (0, _) => "kept".to_owned(),
+        _ => format!(">{}", time(summary.within_ns as f64)),
     }
 }
 
@@ -150,4 +151,24 @@ pub(crate) fn line(point: &PointSummary<'_>) -> String {
         summary.never,
         seconds(summary.two_believed_ns.map(|ns| ns as f64)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{made, table};
+    use jostle_model::plan::Fault;
+
+    /// A server that was killed had `kept` twice, and no time, where 6 of 12 runs had one.
+    #[test]
+    fn times_of_the_runs_that_had_a_grant_stand_beside_those_that_kept_the_lock() {
+        let mut set = made::recovered();
+        let mut granted = set.runs[1].clone();
+        granted.at.fault = Some(Fault::Stop);
+        granted.recovery.as_mut().unwrap().fault = Fault::Stop;
+        set.runs.push(granted);
+        let text = table::render(&[set]);
+        let row = text.lines().find(|line| line.contains("owner paused"));
+        let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
+        assert_eq!(cells[2..6], ["kept", "1/2", "240", "us"], "{text}");
+    }
 }

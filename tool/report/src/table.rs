@@ -158,6 +158,11 @@ mod tests {
     }
 
     #[test]
+    fn locks_through_many_faults() {
+        insta::assert_snapshot!(render(&[made::verified()]));
+    }
+
+    #[test]
     fn a_lease_that_is_not_the_one_that_was_asked_for_is_stated() {
         let mut set = made::recovered();
         let stated = |set: &ResultSet| {

@@ -148,6 +148,21 @@ pub(crate) fn recover(plan: &Plan) -> String {
     format!("the owner of a lock or its server fails while {waiters} {verb} for it{lease}")
 }
 
+/// `6 clients lock and release 3 locks for 60 s while faults strike at random`.
+pub(crate) fn verify(plan: &Plan) -> String {
+    let clients = plan
+        .workers
+        .as_ref()
+        .and_then(|list| list.0.first())
+        .copied();
+    format!(
+        "{} lock and release {} for {} while faults strike at random",
+        counted(clients.unwrap_or(1), "client"),
+        counted(plan.key_count(), "lock"),
+        exact(plan.keep()),
+    )
+}
+
 /// As many workers do it: `acquire`, `acquires`, `tries`.
 fn verb(plan: &Plan, verb: &str) -> String {
     let is_one = plan.workers.as_ref().is_some_and(|list| list.0 == [1]);

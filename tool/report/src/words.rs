@@ -110,7 +110,7 @@ words! {
     "response p99 ms": "99 of 100 responses took at most so many milliseconds.";
     "limit": "What kept the rate from being higher: the generators, the server, the path between them, or the machine.";
     "fault": "What failed while one owned the lock and others waited for it.";
-    "next grant median": "Time from the fault until another got the lock: the median over the runs. `kept`: the owner kept it and released it later.";
+    "next grant median": "Time from the fault until another got the lock: the median over the runs. `kept 6/12`: the owner kept it in 6 of 12 runs and released it later.";
     "next grant 99 of 100" | "99 of 100": "In 99 of 100 runs the next grant came so soon.";
     "next grant worst" | "worst": "The longest time until the next grant over all runs.";
     "after release": "Where the owner kept the lock: time from its release to the next grant.";
@@ -120,6 +120,18 @@ words! {
     "old owner was told": "Whether the old owner learned, by its client or its release, that it had lost the lock.";
     "stale write refused" | "stale write": "Whether a resource that checks fencing tokens refused what the old owner still wrote.";
     "in order": "Whether waiters got the lock in the order in which they came.";
+    "grants": "Requests for a lock that were granted.";
+    "faults struck" | "struck": "Faults that struck clients or servers, of all kinds together; `Tried` has them by kind.";
+    "viola- tions" | "violations": "What breaks the lock's promise: two entitled owners, a release of another's lock, a fencing token that fell, a free lock that was not granted in time.";
+    "outside promise" | "outside": "Overlaps after a fault which the promise leaves out, so that they are to be expected.";
+    "unde- cided" | "undecided": "Overlaps of which nobody knows whether they break the promise: it leaves them open, or a stamp is missing. They are no pass.";
+    "unknown calls" | "unknown": "Calls whose end nobody saw, since their client was killed or the run ended.";
+    "longest free": "The longest time that a lock was certainly free while a client waited for it.";
+    "free at most" | "at most": "The bound of that time: lease, its lag, the poll, outages of the server, and CPU time that waiters did not get. Beyond it is a violation.";
+    "given up, granted": "Grants to clients that had given up, so that nobody owned what was granted.";
+    "calls": "Requests, releases and renewals that were made.";
+    "renewals": "Renewals of leases that succeeded.";
+    "failed calls": "Calls that failed, by a fault or not.";
     "verdict" | "VALID" | "SUSPECT" | "INVALID": "Whether the row may be used. VALID: no check has an objection. SUSPECT: it may be distorted; the note has the reason. INVALID: no figure of it is used; a bound or `-` stands in its place.";
     "spawn us" | "spawn": "Time to start the command, in microseconds.";
     "run us": "Time for which the command ran, in microseconds.";
@@ -153,6 +165,9 @@ words! {
     "Errors": "Errors that a process met again and again.";
     "Cost": "What a held lock costs in a minute, or one more connection.";
     "Memory": "What a held lock takes of the server's memory.";
+    "Promise": "Whether the lock kept its promise through the faults: the certificate, or the violations.";
+    "Judged by": "What the lock promises its owners. A fault may take away what it does not promise.";
+    "Tried": "Which faults struck how often, how many of them while a client owned a lock, and which could not strike.";
     "Checked": "What was counted and compared.";
     "Trust": "The verdicts of the rows, and from what part of the time the rates are.";
     "impression" | "look": "There are fewer runs than a test takes, but all runs of one target lie at least a quarter beyond those of the other. How often chance alone does so with equal targets stands beside it. It decides nothing.";
@@ -186,6 +201,7 @@ mod tests {
             made::calls(),
             made::connections(),
             made::recovered(),
+            made::verified(),
             made::spread(),
             made::rated(&[1_000, 1_000], 1_000),
         ];

@@ -9,9 +9,9 @@ use crate::html::chapter::Chapter;
 use crate::html::figures::answer::Answer;
 use crate::html::figures::latency::{self, CONNECTING, HOLDING, OPERATION, RESPONDING};
 use crate::html::figures::medians::large;
-use crate::html::figures::{Drawing, recover as recovering};
+use crate::html::figures::{Drawing, recover as recovering, verify as verifying};
 use crate::next::{self, Step};
-use crate::{connect, headline, kept, rate, recover, requests, spread, what};
+use crate::{connect, headline, kept, rate, recover, requests, spread, verify, what};
 use jostle_model::Plan;
 use jostle_model::plan::Workload;
 use jostle_stats::requested::makes_requests;
@@ -136,6 +136,17 @@ static ROWS: &[Row] = &[
         },
     },
     churn::ROW,
+    Row {
+        workload: Workload::Verify,
+        columns: |_| verify::COLUMNS,
+        next: |set, next| next::recover_question(&set.experiment.plan, next),
+        what: what::verify,
+        answer: Answer {
+            question: "Is the promise kept?",
+            beside: "Is the promise kept?",
+            of: &[verifying::excerpt],
+        },
+    },
 ];
 
 pub(crate) fn shown(workload: Workload) -> &'static Row {

@@ -21,6 +21,7 @@ pub mod login;
 pub mod names;
 pub mod outcome;
 pub mod program;
+pub mod promise;
 pub mod remote;
 pub mod signs;
 pub mod steps;
@@ -32,6 +33,7 @@ pub mod tls;
 pub mod wire;
 
 use jostle_model::plan::{Carrier, Range};
+use jostle_model::record::Promise;
 use jostle_sys::files::Errno;
 use jostle_sys::ledger::Ledger;
 use std::collections::BTreeMap;
@@ -64,6 +66,7 @@ pub mod prelude {
 pub use keeping::Keeping;
 pub use locks::Locks;
 pub use outcome::{CallError, Mode, Outcome, SetupError, Wait, no_memory, until_granted};
+pub use promise::promise;
 pub use table::{Entry, Visitor};
 
 /// The fact that states how long a lock lasts if it is neither released nor renewed.
@@ -111,9 +114,27 @@ pub trait Lock {
         None
     }
 
+    /// Time between two tries of a wait, for a lock whose wait is nothing but tries: each of them
+    /// is a request by itself. None if it waits otherwise.
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether a wait that a signal ended is certainly given up, and the handle can be used
+    /// further. False: only the end of the handle gives it up.
+    fn gives_up(&self) -> bool {
+        true
+    }
+
     /// The process group of the program that owns what this handle locks; None if that is
     /// the handle's own process.
     fn owner_group(&self) -> Option<u32> {
+        None
+    }
+
+    /// What this lock promises its owners, where only the lock itself knows; None: what the table
+    /// of targets says.
+    fn promise(&self) -> Option<Promise> {
         None
     }
 

@@ -28,6 +28,9 @@ pub struct Program {
     /// Approximate time from its start to its first answer, plus its end, in milliseconds
     /// on two virtual CPUs.
     pub launch_ms: u64,
+    /// Whether it asks the C library for the time; else it asks the system itself, as programs in
+    /// Go do.
+    pub asks_libc: bool,
 }
 
 impl Program {
@@ -253,6 +256,7 @@ mod tests {
             places: &["/usr/lib/postgresql/*", "/usr/sbin"],
             package: Some("some-server"),
             launch_ms: 0,
+            asks_libc: true,
         };
         let error = program.find().unwrap_err().0;
         assert!(error.contains("apt install some-server"), "{error}");
@@ -281,6 +285,7 @@ mod tests {
             places: vec![usual].leak(),
             package: None,
             launch_ms: 0,
+            asks_libc: true,
         };
         let path = |names: &[&str]| {
             let all = names.iter().map(|name| at(name));

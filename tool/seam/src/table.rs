@@ -225,6 +225,9 @@ pub struct LockCapabilities {
     pub replicated: bool,
     /// A cluster of it can be launched.
     pub clusters: bool,
+    /// Its locks need what is made on the server before the run (a bucket, a node), and is gone
+    /// when the server has lost its data.
+    pub made_before: bool,
     /// Each grant comes with a fencing token ([`crate::Lock::token`]).
     pub fenced: bool,
     /// The default lease of kept locks. None if by default nothing has to be renewed.
@@ -258,6 +261,7 @@ impl LockCapabilities {
         durable: false,
         replicated: false,
         clusters: false,
+        made_before: false,
         fenced: false,
         usual_lease: None,
         renews: false,

@@ -124,6 +124,8 @@ pub enum Topic {
     Fairness,
     /// After a fault; yes is 1, no is 0.
     Recovery,
+    /// A promise through many faults.
+    Promise,
     /// Looked at by checks.
     Evidence,
 }
@@ -448,6 +450,25 @@ Recovery {
     "in_order_runs", Runs Sum, |run| yes(run.recovery.as_ref()?.in_order);
     "served_waiters", Runs Sum, |run| Some(run.recovery.as_ref()?.served as f64);
 }
+Promise {
+    "verified_calls", Evidence Sum, |run| Some(run.verified.as_ref()?.calls as f64);
+    "unknown_calls", Evidence Sum, |run| Some(run.verified.as_ref()?.unknown as f64);
+    "dropped_calls", Evidence Sum, |run| Some(run.verified.as_ref()?.dropped as f64);
+    "faults_struck", Evidence Sum, |run| Some(run.verified.as_ref()?.struck() as f64);
+    /// Violations of the promise.
+    VIOLATIONS = "violations", Evidence Sum, |run| Some(run.verified.as_ref()?.violations() as f64);
+    "violations_overlap", Evidence Sum, |run| Some(run.verified.as_ref()?.overlaps as f64);
+    "violations_foreign_release", Evidence Sum,
+        |run| Some(run.verified.as_ref()?.foreign_releases as f64);
+    "violations_token_fell", Evidence Sum, |run| Some(run.verified.as_ref()?.tokens_fell as f64);
+    "violations_late_grant", Evidence Sum, |run| Some(run.verified.as_ref()?.late_grants as f64);
+    "outside_the_promise", Evidence Sum, |run| Some(run.verified.as_ref()?.outside as f64);
+    "undecided", Evidence Sum, |run| Some(run.verified.as_ref()?.undecided as f64);
+    "granted_to_the_departed", Evidence Sum,
+        |run| Some(run.verified.as_ref()?.to_the_departed as f64);
+    "longest_free" _ "ns", Evidence Most, |run| Some(run.verified.as_ref()?.longest_free_ns as f64);
+    "free_bound" _ "ns", Evidence Most, |run| Some(run.verified.as_ref()?.free_bound_ns? as f64);
+}
 Evidence {
     "errors", Evidence Sum, |run| Some(run.around.errors.values().sum::<u64>() as f64);
     "deaths", Evidence Sum, |run| Some(run.around.deaths.len() as f64);
@@ -501,7 +522,9 @@ pub fn headline(plan: &Plan) -> &'static Figure {
         (Shape::Recover, _) => NEXT_GRANT,
         // All rates are reached, until they are not.
         (Shape::Rate, _) => RESPONSE_P50,
-        (Shape::Contend | Shape::Stream | Shape::Hold | Shape::Spread, _) => THROUGHPUT,
+        (Shape::Contend | Shape::Stream | Shape::Hold | Shape::Spread | Shape::Verify, _) => {
+            THROUGHPUT
+        }
     }
 }
 

@@ -42,6 +42,7 @@ pub mod summary;
 pub mod tail;
 mod tcp;
 pub mod trend;
+pub mod verify;
 
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;

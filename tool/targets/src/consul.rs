@@ -269,6 +269,7 @@ static PROGRAM: Program = Program {
     package: None,
     // Not measured.
     launch_ms: 0,
+    asks_libc: false,
 };
 
 /// One server, as it comes, without what is not asked for locks.

@@ -157,6 +157,7 @@ static PROGRAM: Program = Program {
     places: &["/usr/sbin"],
     package: Some("mariadb-server"),
     launch_ms: 800,
+    asks_libc: true,
 };
 
 /// A server with room for the workers, and otherwise as it comes.

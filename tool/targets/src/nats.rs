@@ -98,7 +98,7 @@ impl Target for Nats {
                   greater sequence. The server counts leases by its wall clock. Name and password of a server that wants them are $NATS_USER and \
                   $NATS_PASSWORD, or those of --credentials; a password without a name is a token. ?tls behind the \
                   address asks for TLS, ?ca=FILE for TLS with that authority. Needs NATS 2.9 or later, with JetStream.",
-        lock: capabilities!(LockCapabilities::SERVICE; durable, fenced, usual_lease: Some(LEASE)),
+        lock: capabilities!(LockCapabilities::SERVICE; durable, made_before, fenced, usual_lease: Some(LEASE)),
         ..Entry::SERVICE
     };
 
@@ -422,6 +422,7 @@ static PROGRAM: Program = Program {
     places: &["/usr/sbin"],
     package: Some("nats-server"),
     launch_ms: 100,
+    asks_libc: false,
 };
 
 /// A server with room for the workers, and otherwise as it comes.

@@ -194,6 +194,7 @@ static PROGRAM: Program = Program {
     places: &["/usr/lib/postgresql/*"],
     package: Some("postgresql"),
     launch_ms: 900,
+    asks_libc: true,
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

@@ -373,6 +373,7 @@ static PROGRAM: Program = Program {
     places: &[],
     package: Some("redis-server"),
     launch_ms: 100,
+    asks_libc: true,
 };
 
 /// A server with room for the workers, which keeps nothing on disk.

@@ -79,7 +79,7 @@ impl Target for Zookeeper {
                   not everybody's, name and password of the scheme digest are $ZOOKEEPER_USER and \
                   $ZOOKEEPER_PASSWORD, or those of --credentials. ?tls behind the address asks for \
                   TLS (the server's secureClientPort), ?ca=FILE for TLS with that authority.",
-        lock: capabilities!(LockCapabilities::SERVICE; fifo, durable, replicated, clusters, fenced,
+        lock: capabilities!(LockCapabilities::SERVICE; fifo, durable, replicated, clusters, made_before, fenced,
             usual_lease: Some(GRANTED), renews),
         ..Entry::SERVICE
     };
@@ -229,6 +229,7 @@ static PROGRAM: Program = Program {
     places: &["/usr/share/java"],
     package: Some("zookeeper"),
     launch_ms: 2_400,
+    asks_libc: true,
 };
 
 static JAVA: Program = Program {
@@ -236,6 +237,7 @@ static JAVA: Program = Program {
     places: &[],
     package: Some("default-jre-headless"),
     launch_ms: 0,
+    asks_libc: true,
 };
 
 /// One server, as it comes, with room for any number of connections.

@@ -12,6 +12,7 @@ mod run;
 mod running;
 mod spread;
 mod stream;
+mod verify;
 mod workload;
 
 pub use connect::{Closed, Demand, Lost, Reached, SideData, SweepOrder};
@@ -29,6 +30,7 @@ pub use run::{CostOrder, RunOrder, Share, Together};
 pub use running::{Running, SHARES, Used, shares};
 pub use spread::{Sides, SpreadData, SpreadOrder};
 pub use stream::{AskOrder, StreamOrder};
+pub use verify::{VerifyData, VerifyOrder};
 pub use workload::{Wants, WorkloadOrder};
 
 use jostle_model::plan::Place;
@@ -48,6 +50,8 @@ pub enum Request {
     Sweep(Box<SweepOrder>),
     /// Do this and answer with `Recovered`.
     Recover(Box<RecoverOrder>),
+    /// Do this and answer with `Verified`.
+    Verify(Box<VerifyOrder>),
     /// Measure what the machine's simplest acts take, and answer with `Latencies`.
     Latencies {
         /// The process that sleeps.
@@ -84,6 +88,8 @@ pub enum Reply {
     Cost(Vec<[f64; 4]>),
     /// The fate of a lock after a fault.
     Recovered(Box<RecoverData>),
+    /// The findings of a long time of faults.
+    Verified(Box<VerifyData>),
     /// The times of the machine's simplest acts, if they could be measured.
     Latencies(Option<Latencies>),
     /// A listed number of connections is open, or as many as there can be.

@@ -32,6 +32,7 @@ mod saturation;
 mod sides;
 mod situations;
 pub(crate) mod store;
+mod verify;
 
 use crate::program;
 use jostle_model::record::{Accounts, Environment, Run};
@@ -116,6 +117,8 @@ pub(crate) enum Subject {
     },
     /// jostle recover beside an observer of the same run that is not jostle
     Recover(Series),
+    /// jostle verify and locks whose bugs are known, each beside its corrected form
+    Verify(Series),
     /// Plants from files beside locks, calls and services: does what is printed hold? (as root)
     Beside {
         #[command(flatten)]
@@ -252,6 +255,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
         Subject::Beside { series, how } => beside::rows(series, how)?,
         Subject::Recover(series) => recover::rows(series)?,
+        Subject::Verify(series) => verify::rows(series)?,
         Subject::Situations { series, how } => situations::rows(series, how)?,
     };
     print(&rows)

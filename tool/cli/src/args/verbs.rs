@@ -141,4 +141,15 @@ verbs! {
                 the lock, whether the old owner was told, and whether a resource that checks fencing tokens\n\
                 refused its write. Faults: kill,stop. Times: 3s, 500ms. With no target, flock and lockd.",
     }
+    "verify" Verify {
+        example: "jostle verify flock lockd --for 60s",
+        about: "Does this lock keep its promise through a long time of random faults?",
+        target: "What to lock, such as flock, lockd, redis or 'pipe:my_lock {redis}'",
+        after: "Clients lock and release while faults strike at random: clients are killed, stopped or cut off\n\
+                (kill, stop, cut, cut-to, cut-from), servers that jostle launches are killed, stopped or\n\
+                restarted empty (server-kill, server-stop, server-wipe), their wall clock is set (clock).\n\
+                Each hold is judged by the target's promise (`jostle targets NAME`); a violation is printed\n\
+                as the smallest excerpt that shows it, and tried again three times with the same seed.\n\
+                Exit code 3: the promise is broken. With no target, flock and lockd.",
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) fn disturb(words: &[String]) -> Result<u8, Failure> {
         }
         _ => {
             return Err(Failure::Usage(format!(
-                "`{}` is no disturbance",
+                "`{}` is not a disturbance",
                 words.join(" ")
             )));
         }
@@ -55,12 +55,12 @@ pub(crate) fn disturb(words: &[String]) -> Result<u8, Failure> {
 
 fn number<T: std::str::FromStr>(text: &str) -> anyhow::Result<T> {
     let number = text.parse().ok();
-    number.with_context(|| format!("`{text}` is no number"))
+    number.with_context(|| format!("`{text}` is not a number"))
 }
 
 fn process(text: &str) -> anyhow::Result<Pid> {
     let pid = Pid::from_raw(number(text)?);
-    pid.ok_or_else(|| anyhow!("`{text}` is no process"))
+    pid.ok_or_else(|| anyhow!("`{text}` is not a process"))
 }
 
 fn processes(list: &str) -> anyhow::Result<Vec<Pid>> {

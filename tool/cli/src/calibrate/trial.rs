@@ -125,6 +125,43 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
+/// What tests of rows share.
+#[cfg(test)]
+pub(super) mod planted {
+    use super::Agreement;
+    use jostle_model::record::{Circumstances, Reason, Status, Verdict};
+
+    impl Agreement {
+        pub(crate) fn is_wrong(&self) -> bool {
+            matches!(self, Agreement::Differs(_))
+        }
+
+        pub(crate) fn is_open(&self) -> bool {
+            matches!(self, Agreement::CannotTell(_))
+        }
+    }
+
+    /// What a specimen noted.
+    pub(crate) fn noting(notes: &[(&str, f64)]) -> Circumstances {
+        let notes = notes
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        Circumstances {
+            truth: notes.collect(),
+            ..Circumstances::default()
+        }
+    }
+
+    /// One reason.
+    pub(crate) fn flagged(check: &str, is: Status) -> Verdict {
+        Verdict::of(vec![Reason {
+            check: check.to_owned(),
+            is,
+            ..Reason::default()
+        }])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -192,7 +192,10 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
 /// Programs that are missing are an error before anything starts: of all experiments at
 /// once, so that one command installs them.
 pub(super) fn find_programs(resolved: &[Resolved]) -> Result<(), Failure> {
-    let specs: Vec<&Spec> = resolved.iter().flat_map(|one| &one.specs).collect();
+    let with = resolved.iter().filter_map(|one| one.plan.with.as_deref());
+    let with: Vec<Spec> = with.flat_map(Spec::parse).collect();
+    let specs = resolved.iter().flat_map(|one| &one.specs);
+    let specs: Vec<&Spec> = specs.chain(&with).collect();
     all_installed(&specs).map_err(|(missing, error)| {
         let names: Vec<&str> = missing.iter().map(|spec| spec.typed.as_str()).collect();
         Failure::Usage(format!("{}: {error}", names.join(", ")))

@@ -208,6 +208,12 @@ fn figure(run: &Run) -> Option<(f64, Reads)> {
         let grant = recovery.next_grant_ns? as f64;
         return Some((grant, |ns| format!("next grant after {}", time(ns))));
     }
+    if let Some(verified) = &run.verified {
+        return Some((verified.violations() as f64, |n| match n {
+            0.0 => "no violation".to_owned(),
+            n => format!("{n} violations"),
+        }));
+    }
     if let Some(ns) = p50(&run.times.connect_ns) {
         return Some((ns, |ns| format!("connect() in {}", time(ns))));
     }

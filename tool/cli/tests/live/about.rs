@@ -9,11 +9,9 @@ use std::path::Path;
 #[test]
 fn version_and_help_say_what_there_is() {
     jostle("--version")
-        .run()
         .exits(0)
         .prints(concat!("jostle ", env!("CARGO_PKG_VERSION")));
     let help = jostle("--help")
-        .run()
         .exits(0)
         .says_nothing()
         .prints("Start with: jostle contend");
@@ -33,7 +31,6 @@ fn version_and_help_say_what_there_is() {
         );
     }
     jostle("contend --help")
-        .run()
         .exits(0)
         .prints("--acquire-timeout <TIME>")
         .prints("1k..1Mx10");
@@ -41,9 +38,8 @@ fn version_and_help_say_what_there_is() {
 
 #[test]
 fn the_targets_are_listed_with_what_each_can_do() {
-    let text = jostle("targets").run().exits(0).says_nothing().stdout;
+    let text = jostle("targets").exits(0).says_nothing().stdout;
     let markdown = jostle("targets --format markdown")
-        .run()
         .exits(0)
         .says_nothing()
         .stdout;
@@ -60,13 +56,11 @@ fn the_targets_are_listed_with_what_each_can_do() {
 #[test]
 fn one_target_is_shown_in_full() {
     jostle("targets fcntl")
-        .run()
         .exits(0)
         .says_nothing()
         .prints("ofd")
         .prints("It has: shared, ranges, threads, survives owner; it has not: timeout");
     jostle("targets flok")
-        .run()
         .exits(2)
         .prints_nothing()
         .says("did you mean `flock` (a file lock)?");
@@ -75,7 +69,7 @@ fn one_target_is_shown_in_full() {
 /// The help of `connect` and `judge` went to stderr: braces in it count as terminal control.
 #[test]
 fn the_help_of_every_verb_goes_to_stdout() {
-    let help = jostle("--help").run().exits(0);
+    let help = jostle("--help").exits(0);
     let (_, verbs) = help.stdout.split_once("Commands:\n").unwrap();
     let (verbs, _) = verbs.split_once("\n\n").unwrap();
     // A verb stands two columns in; its explanation goes on further right.
@@ -89,7 +83,7 @@ fn the_help_of_every_verb_goes_to_stdout() {
         "{names:?}"
     );
     for name in names.into_iter().filter(|name| *name != "help") {
-        let help = jostle(&format!("{name} --help")).run().exits(0);
+        let help = jostle(&format!("{name} --help")).exits(0);
         help.says_nothing().prints("Usage:");
     }
 }
@@ -100,7 +94,7 @@ fn the_short_help_of_a_verb_has_ten_options_and_an_example() {
     for verb in [
         "contend", "stream", "call", "hold", "churn", "connect", "rate", "spread", "recover",
     ] {
-        let help = jostle(&format!("{verb} -h")).run().exits(0);
+        let help = jostle(&format!("{verb} -h")).exits(0);
         let options = help
             .stdout
             .lines()
@@ -109,7 +103,7 @@ fn the_short_help_of_a_verb_has_ten_options_and_an_example() {
         let count = options.count();
         assert!((6..=11).contains(&count), "{verb}: {count}");
         help.prints(&format!("Example: jostle {verb}"));
-        let long = jostle(&format!("{verb} --help")).run().exits(0);
+        let long = jostle(&format!("{verb} --help")).exits(0);
         long.prints("--wait-quiet")
             .prints(&format!("Example: jostle {verb}"));
     }
@@ -119,9 +113,9 @@ fn the_short_help_of_a_verb_has_ten_options_and_an_example() {
 #[test]
 fn the_place_of_a_number_stands_in_the_help() {
     for verb in ["stream", "call", "rate", "spread"] {
-        let help = jostle(&format!("{verb} --help")).run().exits(0);
+        let help = jostle(&format!("{verb} --help")).exits(0);
         help.prints("{n} cycles through this many numbers");
-        let page = jostle(&format!("man {verb}")).run().exits(0);
+        let page = jostle(&format!("man {verb}")).exits(0);
         page.prints("{n} cycles through this many numbers");
     }
     jostle("call --help").run().prints("{n} and {worker} in it");
@@ -131,7 +125,7 @@ fn the_place_of_a_number_stands_in_the_help() {
 fn the_manual_page_is_without_mistakes() {
     must_have("man", "man-db");
     let place = Place::new();
-    let page = place.jostle("man").run().exits(0).says_nothing().stdout;
+    let page = place.jostle("man").exits(0).says_nothing().stdout;
     fs::write(place.file("jostle.1"), page).unwrap();
     let (shown, warnings) = place.program(&["man", "--warnings", "-l", "jostle.1"]);
     assert_eq!(warnings, "");
@@ -156,7 +150,6 @@ fn completions_are_scripts_that_their_shell_accepts() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place
             .jostle(&format!("completions {shell}"))
-            .run()
             .exits(0)
             .says_nothing()
             .stdout;
@@ -171,7 +164,7 @@ fn completions_are_scripts_that_their_shell_accepts() {
 fn targets_checks_plans_and_files_are_completed() {
     must_have("bash", "bash");
     let place = Place::new();
-    let script = place.jostle("completions bash").run().exits(0).stdout;
+    let script = place.jostle("completions bash").exits(0).stdout;
     fs::write(place.file("script"), script).unwrap();
     for name in ["a.jsonl", "a.toml", "a.txt", "sub/c.jsonl"] {
         fs::create_dir_all(place.file(name).parent().unwrap()).unwrap();

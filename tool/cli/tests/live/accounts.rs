@@ -178,7 +178,7 @@ fn a_web_server_is_the_server_and_no_neighbour() {
             server.port
         );
         let line = format!("{line} --runs 1 --quiet --format json");
-        let run = server.place.jostle(&line).run().measures().only_run();
+        let run = server.place.jostle(&line).measures().only_run();
         let accounts = accounts(&run);
         assert!(
             accounts.server_s.unwrap() > 0.0,
@@ -203,7 +203,7 @@ fn the_engine_behind_a_thin_client_is_named_by_its_port() {
     let call = |named: &str| {
         let line = format!("call -w 1 -n 60 --null none {named} --runs 1 --quiet --format json");
         let jostle = server.place.jostle(&line).word(&command);
-        jostle.run().measures().only_run()
+        jostle.measures().only_run()
     };
     assert_eq!(accounts(&call("")).server_s, None);
     for named in [
@@ -236,7 +236,7 @@ fn where_others_cannot_be_seen_that_is_absent_and_a_few_workers_need_no_sight() 
 /// A run in which somebody had a CPU at all.
 fn of_a_worker_with_a_cpu(measured: impl Fn() -> Jostle) -> Run {
     in_some_try("a worker with a CPU", || {
-        let point = measured().run().measures().only_run();
+        let point = measured().measures().only_run();
         (point.operations > 0).then_some(point)
     })
 }
@@ -259,7 +259,7 @@ fn a_server_of_another_user_has_to_be_named_and_that_is_said() {
         let line = format!("http://127.0.0.1:{}/ -w 1 -n 100 {named}", server.port);
         place.jostle(&format!("stream {line} --runs 1 --format json"))
     };
-    let unseen = call("").run().measures();
+    let unseen = call("").measures();
     let pid = server.child.id();
     assert!(
         unseen.stderr.contains("--server pid:N"),
@@ -267,7 +267,7 @@ fn a_server_of_another_user_has_to_be_named_and_that_is_said() {
         unseen.stderr
     );
     assert_eq!(accounts(&unseen.only_run()).server_s, None);
-    let named = call(&format!("--server pid:{pid}")).run().measures();
+    let named = call(&format!("--server pid:{pid}")).measures();
     let named = named.does_not_say("--server pid:N").only_run();
     let accounts = accounts(&named);
     assert!(accounts.server_s.unwrap() > 0.0, "{accounts:?}");
@@ -305,8 +305,7 @@ fn a_plain_user_whom_the_system_shows_little_is_not_doubted_for_that() {
 
 #[test]
 fn a_server_whose_processes_come_and_go_is_still_the_server() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     python_by_name(&place.file("forking"));
     let mut python = Command::new(place.file("forking"))
         .args(["-c", FORKING])
@@ -322,7 +321,7 @@ fn a_server_whose_processes_come_and_go_is_still_the_server() {
          --runs 1 --quiet --format json",
         port.trim()
     );
-    let point = jostle(&line).run().measures().only_run();
+    let point = jostle(&line).measures().only_run();
     drop(python.stdin.take());
     let _ = python.wait();
     let accounts = accounts(&point);
@@ -346,7 +345,7 @@ mod figures {
                 server.port
             );
             let line = format!("{line} --runs 1 --quiet --format json");
-            let run = server.place.jostle(&line).run().measures().only_run();
+            let run = server.place.jostle(&line).measures().only_run();
             let share = server_share(accounts(&run));
             assert!(share > 0.1, "{connection}: {share}");
             assert!(run.server.unwrap().cpu_us_per_operation.unwrap() > 1.0);

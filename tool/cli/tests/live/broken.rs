@@ -67,7 +67,7 @@ fn whatever_breaks_a_run_what_was_finished_is_printed_and_the_file_ends_whole() 
         run.until_runs("points", 1);
         tell(port, strike);
         let done = run.end().ends_within_a_minute().exits(3).leaves_nothing();
-        let again = place.jostle("report points").run().exits(0);
+        let again = place.jostle("report points").exits(0);
         let again = again.prints("INVALID").prints(said);
         let runs = place.runs("points");
         let first = &runs[0];
@@ -114,7 +114,7 @@ fn a_run_that_broke_off_is_measured_again_when_the_server_is_back() {
         let mut answer = [0; 5];
         stream.read_exact(&mut answer).is_ok() && &answer == b"+PONG"
     });
-    place.jostle("run points --resume").run().measures();
+    place.jostle("run points --resume").measures();
     let runs = place.runs("points");
     assert_eq!(runs.len(), 4);
     assert!(runs.iter().all(|run| run.around.errors.is_empty()));
@@ -152,7 +152,7 @@ fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_each_workload_with_
         ] {
             let place = Place::new();
             let line = line.replace("{}", &format!("redis://127.0.0.1:{port}"));
-            place.jostle(&format!("{line} -o points")).run().exits(3);
+            place.jostle(&format!("{line} -o points")).exits(3);
             let runs = place.runs("points");
             let told = reason(&runs[0], "server_still").expect(&line);
             assert_eq!(told.is, Status::Invalid);
@@ -193,7 +193,7 @@ fn a_server_in_another_network_namespace_is_found() {
     let server = redis("10.233.59.2", port, &["ip", "netns", "exec", &name]);
     let place = Place::new();
     let line = format!("contend redis://10.233.59.2:{port} -w 4 -b 0 -t 2 --runs 1 -o points");
-    place.jostle(&line).run().measures();
+    place.jostle(&line).measures();
     let run = place.runs("points").remove(0);
     let stood = run.around.server_stood.expect("its processes are known");
     assert!(stood.looks > 10 && stood.still == 0, "{stood:?}");

@@ -28,8 +28,7 @@ fn is_whole(calibrated: &Calibrated) {
 
 #[test]
 fn rows_rest_on_records_and_leave_nothing() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let done = place
         .jostle("calibrate --rows 2:10 -o found.jsonl --format json")
         .run_cleanly();
@@ -73,24 +72,21 @@ fn rows_rest_on_records_and_leave_nothing() {
 
 #[test]
 fn part_of_the_rows_is_no_proof_and_unknown_ones_are_refused() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place.make_directory("cache");
     let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
     place
         .jostle("calibrate --rows 10 -q")
         .after(&script)
-        .run()
         .exits(0);
     assert_eq!(place.list("cache"), [""; 0], "nothing is kept");
-    place.jostle("calibrate --rows 7000").run().exits(2);
-    place.jostle("calibrate --trials 5").run().exits(2);
+    place.jostle("calibrate --rows 7000").exits(2);
+    place.jostle("calibrate --trials 5").exits(2);
 }
 
 #[test]
 fn a_machine_without_a_calibration_is_told_so_once_and_not_at_all_if_quiet() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place.make_directory("cache");
     let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
     let twice = "[[experiment]]\nworkload = \"stream\"\ntargets = [\"null\"]\nworkers = [1]\n\
@@ -102,7 +98,7 @@ fn a_machine_without_a_calibration_is_told_so_once_and_not_at_all_if_quiet() {
         ("stream null -n 100 -w 1 --runs 1 --quiet", 0),
         ("run plan.toml -q", 0),
     ] {
-        let done = place.jostle(line).after(&script).run().measures();
+        let done = place.jostle(line).after(&script).measures();
         let notes = done.stderr.matches("has not been calibrated");
         assert_eq!(notes.count(), times, "{}", done.transcript());
     }
@@ -110,8 +106,7 @@ fn a_machine_without_a_calibration_is_told_so_once_and_not_at_all_if_quiet() {
 
 #[test]
 fn many_trials_give_rates_with_bounds() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let done = place
         .jostle("calibrate --full --trials 2 --rows 10 --format json")
         .run_cleanly()
@@ -152,8 +147,7 @@ fn without_the_right_to_make_a_control_group_the_quota_cannot_be_told() {
 /// It once ended with 0 after "0 of 29 rows", in place of the good one.
 #[test]
 fn a_calibration_whose_keeper_is_killed_fails_and_replaces_nothing() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place.make_directory("cache");
     let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
     let mut run = place.jostle("calibrate").after(&script).in_background();
@@ -211,7 +205,6 @@ mod alone {
         );
         place
             .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-            .run()
             .measures();
         assert_eq!(left::groups_of_the_dead(), [""; 0]);
     }

@@ -93,8 +93,7 @@ fn codes_are_counted_each_by_itself() {
 
 #[test]
 fn every_call_has_a_number_of_its_own_and_its_worker() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "call --runs 1 --quiet -n 10 -w 2 --null none --command-output out";
     let told = |options: &str| {
         let _ = std::fs::remove_file(place.file("out"));
@@ -117,8 +116,7 @@ fn every_call_has_a_number_of_its_own_and_its_worker() {
 
 #[test]
 fn what_cannot_be_started_is_an_error_before_the_run() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     std::fs::write(place.file("plain"), "x").unwrap();
     let table = [
         (
@@ -253,7 +251,6 @@ mod alone {
         );
         place
             .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-            .run()
             .measures();
         let started: Vec<u32> = started.iter().map(|process| process.pid).collect();
         processes::until_gone(&started);

@@ -14,7 +14,7 @@ fn as_json(line: &str) -> Jostle {
 }
 
 fn one(line: &str) -> Run {
-    let done: Done = as_json(line).run().measures();
+    let done: Done = as_json(line).measures();
     done.only_run()
 }
 
@@ -121,7 +121,7 @@ fn what_has_no_session_is_refused_with_what_has() {
         ("churn sysv", "churn works with: flock, ofd"),
         ("churn null", "null has no session"),
         ("churn lockd --as tasks", "--as processes or threads"),
-        ("churn http://127.0.0.1/", "is no lock"),
+        ("churn http://127.0.0.1/", "is not a lock"),
         (
             "churn redis://192.0.2.1:6379 -n 1000000",
             "net.ipv4.tcp_tw_reuse=1",
@@ -138,12 +138,11 @@ fn a_wrong_password_and_a_silent_port_end_it_before_the_first_cycle() {
     let _beside = beside();
     for target in servers::guarded("open-sesame") {
         let line = format!("churn {target} -n 20");
-        as_json(&line).run().exits(1).says("NOAUTH");
+        as_json(&line).exits(1).says("NOAUTH");
     }
     let port = free_port().unwrap();
     let silent = format!("churn redis://127.0.0.1:{port} -n 20");
     as_json(&silent)
-        .run()
         .exits(1)
         .says("cannot connect to 127.0.0.1");
 }

@@ -239,7 +239,7 @@ fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
             "contend busted:5e-2 -w 4 -b 200us -i 10us -t {window_s} --runs 1 --format json"
         );
         window_s *= 4;
-        let done = jostle(&line).run().measures();
+        let done = jostle(&line).measures();
         (done.only_run().around.truth["planted"] > 30.0).then_some(done)
     });
     let run = done.exits(3).only_run();
@@ -274,7 +274,7 @@ fn a_server_that_only_answers_is_flagged_on_every_carrier() {
                 "contend echo -w 4 -b 200us -i 10us -t {window_s} --as {carrier} --runs 1 --format json"
             );
             window_s *= 4.0;
-            let done = jostle(&line).run().measures().leaves_nothing();
+            let done = jostle(&line).measures().leaves_nothing();
             let point = done.only_run();
             // Who has no CPU for seconds is killed when the run ends.
             let whole = !point.around.errors.contains_key("stuck_at_end");
@@ -299,7 +299,6 @@ fn a_lock_that_grants_all_refuses_nobody() {
         jostle(&format!(
             "contend null -w 4 {option} -b -50us -t 0.2 --runs 1 --format json"
         ))
-        .run()
         .measures()
         .only_run()
     };
@@ -316,7 +315,7 @@ fn unfair(policy: &str, workers: u64) -> Run {
     let line = format!(
         "contend unfair:{policy} -w {workers} -b 500us -i 10us -t 1 --runs 1 --format json"
     );
-    jostle(&line).run().measures().only_run()
+    jostle(&line).measures().only_run()
 }
 
 #[test]
@@ -423,7 +422,7 @@ mod figures {
         // All that the specimen notes falls into the window.
         let line = "contend delay:200us -w 1 -b 0 -i 0 -t 0.3 --warmup 0 --runs 1 --format json";
         in_some_try("a mean wait within max(1 %, 5 us) of the truth", || {
-            let run = jostle(line).run().measures().only_run();
+            let run = jostle(line).measures().only_run();
             let wait = run.acquire_ns.unwrap().granted;
             let truth_ns = run.around.truth["sum_ns"] / run.around.truth["count"];
             let bound_ns = (0.01 * truth_ns).max(5_000.0);

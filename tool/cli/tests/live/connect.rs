@@ -85,7 +85,6 @@ const FEW_PORTS: &str = "echo 32768 36767 > /proc/sys/net/ipv4/ip_local_port_ran
 fn nothing_said_is_planned_as_one_address_beside_many() {
     let _beside = beside();
     jostle("connect --dry-run")
-        .run()
         .exits(0)
         .prints("targets = [\"tcp\"]")
         .prints("open = [100, 300, 1000, 3000, 10000, 14000, 15000, 20000]")
@@ -181,18 +180,16 @@ fn a_server_of_somebody_else_is_measured_from_the_client_s_side() {
 
 #[test]
 fn a_result_can_be_run_again_and_is_reported_as_it_was_printed() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "connect --open 500:1500 --sources 1:2 --runs 1 --seed 9 -o first.jsonl --quiet";
     let done = place.jostle(line).run_cleanly().measures();
-    let again = place.jostle("report first.jsonl").run().exits(0);
+    let again = place.jostle("report first.jsonl").exits(0);
     assert_eq!(done.stdout, again.stdout);
     let done = swept(|| place.jostle("run first.jsonl --quiet --format json"));
     assert_eq!(runs(&done).len(), 4);
     for format in ["csv", "markdown", "gnuplot"] {
         place
             .jostle(&format!("report first.jsonl --format {format}"))
-            .run()
             .exits(0);
     }
 }
@@ -236,8 +233,7 @@ fn whoever_is_killed_nothing_stays_behind() {
 
 #[test]
 fn a_client_that_dies_makes_its_point_invalid_and_keeps_the_others() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "connect --open 100:20k --sources 1 --rate 400 --runs 1 -o result.jsonl";
     let mut run = place.jostle(line).in_background();
     run.until_runs("result.jsonl", 1);

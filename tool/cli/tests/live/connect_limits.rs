@@ -90,11 +90,11 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     let table: &[(&str, &str)] = &[
         (
             "connect flock",
-            "flock is no connection; connect takes: tcp, unix",
+            "flock is not a connection; connect takes: tcp, unix",
         ),
         (
             "contend tcp",
-            "tcp is no lock; connections are opened by `jostle connect tcp`",
+            "tcp is not a lock; `jostle connect tcp` opens connections",
         ),
         ("connect tcp://nowhere", "HOST:PORT"),
         ("connect tcp --open 0", "--open: 1 to"),
@@ -110,23 +110,23 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ),
         (
             "connect tcp --accept reuseport",
-            "one acceptor has nobody to share with; --acceptors 4",
+            "--accept needs several acceptors; use --acceptors 4",
         ),
         ("connect tcp --close slowly", "fin, rst"),
         ("connect tcp --only dream", "bind"),
-        (
-            "connect tcp --only bind --rate 5",
-            "--rate has nothing to do",
-        ),
-        ("connect tcp --rate 1:2", "--rate: one number"),
+        ("connect tcp --only bind --rate 5", "--rate has no effect"),
+        ("connect tcp --rate 1:2", "--rate takes one number"),
         (
             "connect unix --sources 2",
             "neither addresses nor ports; --sources works with: tcp",
         ),
-        ("connect unix --listeners 5", "--listeners are TCP sockets"),
+        (
+            "connect unix --listeners 5",
+            "--listeners opens TCP sockets",
+        ),
         (
             "connect tcp://127.0.0.1:9 --acceptors 4",
-            "is not ours; --acceptors works with",
+            "; --acceptors works with",
         ),
         (
             "connect tcp://192.0.2.1:9 --sources 4",
@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("connect tcp -w 3", "unexpected argument"),
     ];
     for (line, says) in table {
-        jostle(line).run().exits(2).prints_nothing().says(says);
+        jostle(line).exits(2).prints_nothing().says(says);
     }
     // Words of the plan that no option says.
     let place = Place::new();
@@ -152,17 +152,14 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     .unwrap();
     place
         .jostle("run plan.toml")
-        .run()
         .exits(2)
         .says("connect has no workers");
     jostle("connect --open 10 --runs 1")
         .word("--during")
         .word("sh -c 'x")
-        .run()
         .exits(2)
         .says("a quote has no end");
     jostle("connect --open 10 --runs 1 --during /no/such/tracer")
-        .run()
         .exits(1)
         .says("--during: cannot run /no/such/tracer")
         .leaves_nothing();
@@ -189,7 +186,7 @@ fn ports_that_are_used_up() {
     assert_eq!(parities.map(|[even, odd]| even + odd), Some(500));
     // As many addresses as it says, and they all fit.
     let run = sweep("--open 500:2000 --sources 2 --port-range 40000-40999");
-    in_a_network_of_its_own(run, "true").run().measures();
+    in_a_network_of_its_own(run, "true").measures();
 }
 
 #[test]
@@ -212,7 +209,7 @@ fn ports_that_bind_cannot_find() {
     }
     // Two destinations share each port.
     let run = sweep("--open 500:2000 --bind-no-port --sources 1 --ports 2");
-    in_a_network_of_its_own(run, few).run().measures();
+    in_a_network_of_its_own(run, few).measures();
 }
 
 #[test]
@@ -221,7 +218,6 @@ fn descriptors_that_are_used_up_by_a_lower_limit_than_was_promised() {
     // Nothing was promised, so that nothing ends: it takes more processes.
     sweep("--open 300:900 --sources 1")
         .under("prlimit --nofile=100:100")
-        .run()
         .measures();
     let done = sweep("--open 10").under("prlimit --nofile=20:20").run();
     done.exits(1)
@@ -262,8 +258,7 @@ fn nobody_listens() {
 
 #[test]
 fn a_backlog_that_nobody_empties() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let path = place.file("socket");
     // Listens with a backlog of 4096 at most, and never accepts.
     let _listens = UnixListener::bind(&path).unwrap();
@@ -312,7 +307,6 @@ mod alone {
         set("64M");
         sweep("--open 50k --sources 16")
             .after(&group.enter())
-            .run()
             .exits(1)
             .prints_nothing()
             .says("50000 connections reach memory at ")

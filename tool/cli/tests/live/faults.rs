@@ -200,7 +200,7 @@ fn with_finished_points(place: &Place) -> Running {
 
 /// The points in the file can be printed, and are those that the run itself printed.
 fn finished_points_are_kept(done: &Done) {
-    let report = done.place.jostle("report result.jsonl").run().exits(0);
+    let report = done.place.jostle("report result.jsonl").exits(0);
     assert!(done.place.runs("result.jsonl").len() >= 2);
     if !done.stdout.is_empty() {
         assert_eq!(report.stdout, done.stdout);
@@ -457,7 +457,6 @@ mod alone {
         run.holder();
         place
             .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-            .run()
             .measures();
         assert_eq!(place.list("locks").len(), 1, "its lock file is gone");
         assert!(workers.iter().all(processes::Process::lives));
@@ -511,13 +510,12 @@ fn an_interrupted_plan_is_resumed_to_its_end() {
         "{}",
         done.transcript()
     );
-    let report = done.place.jostle("report result.jsonl").run().exits(0);
+    let report = done.place.jostle("report result.jsonl").exits(0);
     assert_eq!(report.stdout, done.stdout);
     let says = "result.jsonl is complete, and nothing was measured";
     report
         .place
         .jostle(resume)
-        .run()
         .exits(0)
         .says(says)
         .prints_nothing();

@@ -365,8 +365,7 @@ fn two_revisions_are_built_and_their_checkouts_removed() {
 /// A command without a server is never at the server's limit, on any machine.
 #[test]
 fn a_load_generator_is_judged_in_place_of_two_versions() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let sample = root().join("tool/stats/src/printed/samples/wrk.txt");
     let sample = sample.display();
     let gated = gate(&place, &format!("--judge 'cat {sample}' --require server"));

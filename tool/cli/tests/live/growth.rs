@@ -102,7 +102,7 @@ mod figures {
         // The sentence follows from the figures of the fit, not from the file's own words.
         let marked = text.replace(&time.text, "time is an illusion");
         std::fs::write(place.file("marked.jsonl"), marked).unwrap();
-        let again = place.jostle("report marked.jsonl").run().exits(0);
+        let again = place.jostle("report marked.jsonl").exits(0);
         assert!(!again.stdout.contains("illusion"), "{}", again.stdout);
         // Without its fits, as after a crash, they are made from the points.
         let bare: String = text
@@ -113,7 +113,6 @@ mod figures {
         std::fs::write(place.file("bare.jsonl"), bare).unwrap();
         place
             .jostle("report bare.jsonl")
-            .run()
             .exits(0)
             .prints(&words.join(" "));
     }

@@ -58,7 +58,6 @@ fn a_service_without_its_user_is_refused_with_the_package_that_makes_it() {
     jostle("contend redis -w 2 -t 0.1 --runs 1")
         .after("grep -v ^redis: /etc/passwd >users && mount --bind users /etc/passwd")
         .under("unshare --mount")
-        .run()
         .exits(1)
         .says("there is no user redis")
         .says("`apt install redis-server` (Debian) makes that user")

@@ -17,7 +17,7 @@ const RECORD: &str = concat!(
 /// The page of the README's record.
 fn page(place: &Place) -> std::path::PathBuf {
     let line = format!("report {RECORD} --html page.html");
-    place.jostle(&line).run().exits(0).says_nothing();
+    place.jostle(&line).exits(0).says_nothing();
     place.file("page.html")
 }
 
@@ -53,8 +53,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[test]
 fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let script = "
         const chart = [...document.querySelectorAll('figure')]
             .find(f => f.querySelector('strong').textContent === 'Throughput');
@@ -107,7 +106,6 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
     let console = place
         .jostle(&format!("report {RECORD} -v"))
         .under("env COLUMNS=200")
-        .run()
         .exits(0)
         .stdout;
     let rows: Vec<&str> = console
@@ -216,8 +214,7 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
 
 #[test]
 fn pointer_and_keys_reach_the_exact_figures() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let script = "
         const chart = document.querySelector('figure svg.chart');
         const tip = document.getElementById('tip');
@@ -269,8 +266,7 @@ fn pointer_and_keys_reach_the_exact_figures() {
 
 #[test]
 fn a_mistake_in_a_script_would_be_heard() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let page = place.file("wrong.html");
     fs::write(&page, "<!DOCTYPE html><script>nothing.is()</script>").unwrap();
     let (_, console) = load_and_do(&place, &page, "");
@@ -279,8 +275,7 @@ fn a_mistake_in_a_script_would_be_heard() {
 
 #[test]
 fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let lines = [
         (
             "stream flock -n 100:1000 -w 1:2 --runs 2",
@@ -313,7 +308,7 @@ fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
     let whole = fs::read_to_string(RECORD).unwrap();
     fs::write(place.file("cut.jsonl"), &whole[..whole.len() / 2]).unwrap();
     let line = format!("report page.jsonl {RECORD} cut.jsonl --html page.html");
-    place.jostle(&line).run().exits(0);
+    place.jostle(&line).exits(0);
     let script = "found.text = document.body.textContent;";
     let (found, console) = load_and_do(&place, &place.file("page.html"), script);
     assert_eq!(console, [""; 0]);
@@ -327,8 +322,7 @@ fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
 
 #[test]
 fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "contend null -w 2 -t 100ms --runs 500 -o x.jsonl --html page.html";
     let mut run = place.jostle(line).in_background();
     run.until_runs("x.jsonl", 2);
@@ -338,7 +332,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
     assert!(page.contains("This experiment ended early: interrupted"));
     // Two short runs that other programs spoilt have no figure to draw.
     let disturbed = page.contains("kept it from its CPUs");
-    assert!(disturbed || page.contains("class=\"pt mark c0\""));
+    assert!(disturbed || page.contains("class=\"pt mark c0 s0\""));
     // Without a finished point there is no page, and no empty file.
     let mut run = place
         .jostle("contend null -w 2 -t 10m --html none.html")
@@ -351,8 +345,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
 
 #[test]
 fn only_pages_of_jostle_s_are_replaced() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     fs::write(place.file("notes.html"), "<p>my notes").unwrap();
     fs::write(place.file("empty.html"), "").unwrap();
     let report = |file: &str| {
@@ -362,7 +355,7 @@ fn only_pages_of_jostle_s_are_replaced() {
     };
     report("notes.html")
         .exits(1)
-        .says("notes.html holds something else than a page of jostle's");
+        .says("jostle did not write notes.html and does not replace it");
     assert_eq!(place.read("notes.html"), "<p>my notes");
     report("empty.html").exits(0);
     let first = place.read("empty.html");
@@ -374,6 +367,6 @@ fn only_pages_of_jostle_s_are_replaced() {
     report("/dev/full").exits(1).says("cannot write /dev/full");
     // Nothing is measured for a page that could not be written.
     let line = "contend null -w 2 -t 50ms --runs 1 --html notes.html -o x.jsonl";
-    place.jostle(line).run().exits(1).says("something else");
+    place.jostle(line).exits(1).says("did not write");
     assert!(!place.file("x.jsonl").exists());
 }

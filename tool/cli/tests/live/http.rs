@@ -75,7 +75,7 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
             "stream http://127.0.0.1:{port}/ -w 10 -n {each} --runs 1 --quiet --format json"
         );
         in_some_try_unless_disturbed(kind, || {
-            let done = jostle(&line).run().measures();
+            let done = jostle(&line).measures();
             let run = done.only_run();
             let queues = run.around.machine.tcp_queues.unwrap();
             let share = queues.unread as f64 / queues.connections as f64;
@@ -117,13 +117,8 @@ fn the_password_of_an_address_is_sent_and_nowhere_written() {
     }
     let refused = place
         .jostle("stream http://user:hunter2@127.0.0.1:99999/")
-        .run()
         .exits(2);
-    let again = place
-        .jostle("run x.jsonl")
-        .run()
-        .exits(2)
-        .says("type it again");
+    let again = place.jostle("run x.jsonl").exits(2).says("type it again");
     said += &(refused.stderr + &again.stderr);
     said += &(place.read("x.jsonl") + &place.read("x.html"));
     assert!(said.contains("http://user:***@127.0.0.1"));

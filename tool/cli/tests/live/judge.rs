@@ -96,8 +96,7 @@ fn starved() -> Cgroup {
 
 #[test]
 fn the_command_keeps_its_input_its_output_and_its_failure() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let run = |words: &str| place.jostle(&format!("judge -- {words}"));
     let done = place
         .jostle("judge -- sh -c")
@@ -134,8 +133,7 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
 
 #[test]
 fn the_figures_that_the_command_prints_are_read_and_its_output_is_its_own() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let sample = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../stats/src/printed/samples/wrk-errors.txt"
@@ -165,8 +163,7 @@ fn the_figures_that_the_command_prints_are_read_and_its_output_is_its_own() {
 
 #[test]
 fn the_report_has_a_format_and_the_exit_code_a_requirement() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     // Without a server it is never the server's limit.
     let run = |line: &str| place.jostle(line).run_cleanly();
     let done = run("judge --require server -- true").says("limit: ");
@@ -179,8 +176,7 @@ fn the_report_has_a_format_and_the_exit_code_a_requirement() {
 
 #[test]
 fn the_command_has_a_terminal_where_jostle_has_one_and_its_streams_keep_their_order() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let print = |script: &str| {
         let done = Command::new("sh")
             .args(["-c", script])
@@ -215,8 +211,7 @@ fn the_command_has_a_terminal_where_jostle_has_one_and_its_streams_keep_their_or
 /// group there is orphaned and has a stopped process, the kernel sends SIGHUP to the group.
 #[test]
 fn a_script_without_job_control_is_not_hung_up() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let script = "sleep 1000 & stopped=$!; kill -STOP $stopped; \
                   \"$0\" judge -- echo mine; echo \"exit code $?\"; kill -KILL $stopped";
     let done = Command::new("setsid")
@@ -268,8 +263,7 @@ fn a_server_that_is_killed_is_recorded_to_the_end_of_the_run() {
 
 #[test]
 fn a_full_disk_costs_neither_the_report_nor_the_page() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place
         .jostle("judge -o /dev/full --html page.html -- sleep 0.5")
         .run_cleanly()
@@ -281,8 +275,7 @@ fn a_full_disk_costs_neither_the_report_nor_the_page() {
 
 #[test]
 fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let port = free_port().unwrap();
     for (line, code, text) in [
         (
@@ -344,8 +337,7 @@ fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
 
 #[test]
 fn an_interrupted_or_killed_judge_ends_its_command() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     // The command's child too, which no longer has its parent's group.
     let script = "setsid sleep 1000 & touch began; wait";
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::KILL, 137)] {
@@ -405,10 +397,10 @@ fn a_result_is_printed_again_and_drawn() {
     let through_pipe = "rm -f pipe; mkfifo pipe; cat found.jsonl > pipe &";
     let by_name = redis.place.jostle("report pipe");
     let by_name = by_name.after(&format!("{through_pipe} true"));
-    assert_eq!(by_name.run().exits(0).stdout, again.stdout);
+    assert_eq!(by_name.exits(0).stdout, again.stdout);
     let by_input = redis.place.jostle("report -");
     let by_input = by_input.after(&format!("{through_pipe} exec < pipe"));
-    assert_eq!(by_input.run().exits(0).stdout, again.stdout);
+    assert_eq!(by_input.exits(0).stdout, again.stdout);
     assert_eq!(
         redis.place.read("page.html"),
         redis.place.read("again.html")
@@ -417,7 +409,6 @@ fn a_result_is_printed_again_and_drawn() {
     let csv = redis
         .place
         .jostle("report found.jsonl --format csv")
-        .run()
         .exits(0);
     let watched = watched(&redis.place.read("found.jsonl"));
     assert_eq!(csv.stdout.lines().count(), watched.end_s.len() + 1);
@@ -450,13 +441,12 @@ fn a_result_is_printed_again_and_drawn() {
     other.measures();
     let of_other = redis.place.jostle("report other-pipe");
     let of_other = of_other.after("mkfifo other-pipe; cat other.jsonl > other-pipe & true");
-    of_other.run().exits(0).prints("null");
+    of_other.exits(0).prints("null");
     redis
         .place
         .jostle("report found.jsonl other.jsonl")
-        .run()
         .exits(2)
-        .says("by themselves");
+        .says("report them alone");
 }
 
 /// Tests that have the machine to themselves.

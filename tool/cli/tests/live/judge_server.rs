@@ -2,7 +2,7 @@
 //! work over a Unix socket.
 
 use crate::common::loops::Loops;
-use crate::common::{Done, Place, alone, beside, in_some_try, must_have};
+use crate::common::{Done, Place, alone, in_some_try, must_have};
 use jostle_model::judged::{Limit, Traffic, Watched};
 use jostle_model::record::Record;
 use std::io::{BufRead, BufReader};
@@ -54,8 +54,7 @@ fn redis(place: &Place, port: u16) -> Loops {
 
 #[test]
 fn misses_of_an_empty_redis_are_told_and_hits_are_not() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let port = jostle_testbed::ports::free_port().unwrap();
     let _server = redis(&place, port);
     let run = |tests: &str| {
@@ -80,8 +79,7 @@ fn misses_of_an_empty_redis_are_told_and_hits_are_not() {
 
 #[test]
 fn pairs_over_a_unix_socket_compare_what_was_printed() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let _server = redis(&place, 0);
     let line = "--double --repeat 1 -- redis-benchmark -s redis -c {5} -n 60000 -t get --csv";
     let (done, records) = judged(&place, line);
@@ -127,8 +125,7 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/trials/cases
 
 #[test]
 fn servers_behind_the_server_are_no_other_programs() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let (_last, last, at) = serve("gil 2000");
     let (_next, next, at) = serve(&format!("relay {at}"));
     let (_first, _, at) = serve(&format!("relay {at}"));
@@ -160,8 +157,7 @@ fn a_server_whose_requests_wait_for_one_lock_is_the_limit_and_one_of_timers_is_n
         \x20           self.request.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n')\n\
         class Server(socketserver.ThreadingTCPServer): daemon_threads, request_queue_size = True, 64\n\
         Server(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()";
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     for (words, is_server) in [("lock 0.02", true), ("sleep 0.16", false)] {
         let (_server, _, at) = serve_by(&["-c", SCRIPT], words);
         in_some_try(words, || {
@@ -185,8 +181,7 @@ fn of_two_servers_one_is_judged_and_pairs_compare_its_work_alone() {
         \x20       while time.monotonic() < end:\n\
         \x20           s.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n'); s.recv(4096)\n\
         for port in [one] * n + [other]: threading.Thread(target=ask, args=(port,)).start()\n";
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     std::fs::write(place.file("load.py"), SCRIPT).unwrap();
     let (_one, _, one) = serve("wait 100");
     let (_other, _, other) = serve("gil 0");

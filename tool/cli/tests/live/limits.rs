@@ -167,7 +167,6 @@ fn semaphores_that_cannot_be_had_are_said_before_the_start() {
         .jostle(line)
         .after(none)
         .under("unshare --ipc")
-        .run()
         .measures()
         .leaves_nothing();
 }

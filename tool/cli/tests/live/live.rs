@@ -153,8 +153,7 @@ fn the_page_comes_with_the_token_only() {
 
 #[test]
 fn events_carry_what_the_record_says_later() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line =
         "contend flock -w 3 -b 1ms -t 4 --runs 2 --warmup 0.2s -o r.jsonl --html p.html --live";
     let mut run = place.jostle(line).in_background();
@@ -197,8 +196,7 @@ fn events_carry_what_the_record_says_later() {
 
 #[test]
 fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "contend flock -w 2 -t 1 --runs 400 --warmup 0 -o r.jsonl --live";
     let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
@@ -293,8 +291,7 @@ impl Drop for Beside {
 
 #[test]
 fn chromium_shows_a_run_in_progress_without_a_complaint() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "contend null flock -w 2 -t 3 --runs 40 --warmup 0 --live";
     let mut run = place.jostle(line).in_background();
     let (address, path) = page_of(&mut run);
@@ -371,8 +368,7 @@ fn answered(prometheus: &str, query: &str) -> Vec<Value> {
 fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
     must_have("prometheus", "prometheus");
     must_have("curl", "curl");
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "contend flock -w 2 -t 8 --runs 100 --warmup 0 --metrics 0";
     let mut run = place.jostle(line).in_background();
     let (address, path) = served(&mut run, "metrics are at http://");

@@ -1,6 +1,6 @@
 //! The data made for lockscale work with jostle.
 
-use crate::common::{Place, beside, must_have};
+use crate::common::{Place, must_have};
 use std::fs;
 
 /// The header of one block of lockscale's output, and the nine columns of the points
@@ -17,8 +17,7 @@ fn lockscale_block(block: &str) -> (String, Vec<Vec<f64>>) {
 #[test]
 fn a_script_made_for_lockscale_plots_the_gnuplot_format() {
     must_have("gnuplot", "gnuplot-nox");
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "contend flock fcntl -w 2:4:8 -b 500 -i 10 -t 0.1 --runs 3 --format gnuplot -o result.jsonl";
     let data = place.jostle(line).run_cleanly().measures().stdout;
     let blocks: Vec<_> = data.split("\n\n\n").map(lockscale_block).collect();

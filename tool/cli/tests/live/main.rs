@@ -55,5 +55,6 @@ mod stream_hold;
 mod tasks;
 mod terminal;
 mod verdicts;
+mod verify;
 mod who;
 mod workflows;

@@ -93,8 +93,7 @@ const SHORT: &str = "-w 4 -b 100us -t 0.1";
 
 #[test]
 fn the_examples_in_c_are_sound_with_processes_and_with_threads() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let names = ["futex", "ticket", "mcs", "rwlock"];
     names.iter().for_each(|name| add_example(&place, name));
     let targets = names.map(|name| format!("lib:./{name}.so")).join(" ");
@@ -167,8 +166,7 @@ fn a_mutex_of_cpp_is_sound_with_threads_and_loses_wake_ups_between_processes() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn parking_lot_is_sound_with_threads_and_refuses_processes() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let manifest = root().join("tool/own-locks/examples/rust/Cargo.toml");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("parking-lot-lock");
     build(
@@ -506,8 +504,7 @@ fn what_a_library_prints_does_not_get_into_the_result() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn the_commands_of_the_page_run_as_they_stand() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     std::os::unix::fs::symlink(root().join("tool"), place.file("tool")).unwrap();
     let page = fs::read_to_string(root().join("tool/docs/own-locks.md")).unwrap();
     let section = page.split("\n## A shared library\n").nth(1).unwrap();

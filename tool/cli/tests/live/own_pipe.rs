@@ -270,8 +270,7 @@ fn workers_that_wait_at_the_end_come_back_and_their_programs_are_gone() {
 
 #[test]
 fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     // Other tests run programs in Python at the same time.
     python_by_name(&place.file("own-python"));
     let file_lock = format!("pipe:./own-python '{OWN_LOCKS}/python/file_lock.py' lock");

@@ -167,8 +167,7 @@ fn node_s_lock_file() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn locks_on_redis_of_three_languages() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let redis = Service::redis(&place);
     let address = &redis.address;
     excludes(
@@ -189,8 +188,7 @@ fn locks_on_redis_of_three_languages() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn etcd_s_mutex() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let etcd = Service::etcd(&place);
     excludes(&place, &go("etcd", &format!("{} locks", etcd.address)));
 }
@@ -198,8 +196,7 @@ fn etcd_s_mutex() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn curator_s_mutex_on_zookeeper() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let zookeeper = Service::zookeeper(&place);
     excludes(
         &place,

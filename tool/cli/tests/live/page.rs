@@ -68,13 +68,12 @@ fn looked_at(browser: &mut Browser, page: &Path, widths: &[u32]) -> Vec<serde_js
 #[test]
 #[ignore = "cargo xtask long"]
 fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let mut browser = Browser::open(&place);
     for record in records() {
         let name = record.file_stem().unwrap().to_string_lossy().into_owned();
         let line = format!("report {} --html {name}.html", record.display());
-        place.jostle(&line).run().exits(0);
+        place.jostle(&line).exits(0);
         let page = place.file(&format!("{name}.html"));
         for frame in looked_at(&mut browser, &page, &[400, 1300]) {
             let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
@@ -93,15 +92,11 @@ fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() 
 
 #[test]
 fn a_name_of_200_letters_fits_a_phone() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let record = fs::read_to_string(format!("{RECORDS}/default.jsonl")).unwrap();
     let name = format!("\"lib:/{}x.so\"", "verylongdirectory/".repeat(11));
     fs::write(place.file("long.jsonl"), record.replace("\"flock\"", &name)).unwrap();
-    place
-        .jostle("report long.jsonl --html long.html")
-        .run()
-        .exits(0);
+    place.jostle("report long.jsonl --html long.html").exits(0);
     let mut browser = Browser::open(&place);
     let frames = looked_at(&mut browser, &place.file("long.html"), &[390, 1280]);
     assert_eq!(frames.len(), 2);
@@ -116,8 +111,7 @@ fn a_name_of_200_letters_fits_a_phone() {
 
 #[test]
 fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let page = place.file("bad.html");
     let bad = "<!DOCTYPE html><meta name=\"viewport\" content=\"width=device-width\"><div \
                style=\"width:900px\">wide</div><svg class=\"chart\" width=\"90\" height=\"90\"><text \
@@ -133,11 +127,10 @@ fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
 
 #[test]
 fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     for record in ["default.jsonl", "connect-20k.jsonl"] {
         let line = format!("report {RECORDS}/{record} --html page.html");
-        let console = place.jostle(&line).run().exits(0).stdout;
+        let console = place.jostle(&line).exits(0).stdout;
         let script = "
             const first = document.querySelector('main').firstElementChild;
             found.id = first.id;
@@ -168,14 +161,12 @@ fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences(
 
 #[test]
 fn a_label_names_its_file_everywhere() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let files = format!("{COMPARED}/base.jsonl {COMPARED}/slower.jsonl");
     let labels =
         format!("--label before={COMPARED}/base.jsonl --label after={COMPARED}/slower.jsonl");
     let done = place
         .jostle(&format!("report {files} {labels} --html page.html"))
-        .run()
         .exits(0);
     for label in ["before: ", "after: "] {
         assert!(done.stdout.contains(label), "{}", done.stdout);
@@ -187,18 +178,15 @@ fn a_label_names_its_file_everywhere() {
     let one = format!("report {COMPARED}/base.jsonl");
     place
         .jostle(&format!("{one} --label x={COMPARED}/slower.jsonl"))
-        .run()
         .exits(2)
         .says("is not one of the results given");
     place
         .jostle(&format!("{one} --label x"))
-        .run()
         .exits(2)
         .says("old=before.jsonl");
     let twice = format!("--label x={COMPARED}/base.jsonl --label y={COMPARED}/base.jsonl");
     place
         .jostle(&format!("{one} {twice}"))
-        .run()
         .exits(2)
         .says("has two labels");
 }
@@ -210,19 +198,14 @@ fn every_figure_is_a_file_of_its_own() {
     let place = Place::new();
     let line = format!("report {RECORDS}/default.jsonl --figures drawn");
     let above = line.replace("drawn", "no/such/folder");
-    place
-        .jostle(&above)
-        .run()
-        .exits(1)
-        .says("the folder above it");
+    place.jostle(&above).exits(1).says("the folder above it");
     fs::write(place.file("drawn"), "a file").unwrap();
     place
         .jostle(&line)
-        .run()
         .exits(1)
-        .says("drawn is no directory");
+        .says("drawn is not a directory");
     fs::remove_file(place.file("drawn")).unwrap();
-    place.jostle(&line).run().exits(0);
+    place.jostle(&line).exits(0);
     let svg = place.read("drawn/01-contend-throughput.svg");
     assert!(svg.starts_with("<svg xmlns"), "{svg:.80}");
     let png = fs::read(place.file("drawn/01-contend-throughput.png")).unwrap();
@@ -239,13 +222,9 @@ fn every_figure_is_a_file_of_its_own() {
     let of = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
     assert!(of(".svg") > 5 && of(".svg") == of(".png"), "{names:?}");
     // Figures are replaced, other files are not.
-    place.jostle(&line).run().exits(0);
+    place.jostle(&line).exits(0);
     fs::write(place.file("drawn/01-contend-throughput.svg"), "mine").unwrap();
-    place
-        .jostle(&line)
-        .run()
-        .exits(1)
-        .says("holds something else");
+    place.jostle(&line).exits(1).says("did not write");
     assert_eq!(place.read("drawn/01-contend-throughput.svg"), "mine");
 }
 
@@ -255,38 +234,36 @@ fn the_figures_of_judge_are_files_too() {
     must_have("rsvg-convert", "librsvg2-bin");
     let place = Place::new();
     let line = format!("report {PAGES_OF_TESTS}/judge.jsonl --figures drawn");
-    place.jostle(&line).run().exits(0);
+    place.jostle(&line).exits(0);
     let svg = place.read("drawn/01-judge-busiest-threads.svg");
     assert!(svg.starts_with("<svg xmlns"), "{svg:.80}");
     let png = fs::read(place.file("drawn/01-judge-busiest-threads.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"));
     let card = line.replace("--figures drawn", "--card card.svg");
-    place.jostle(&card).run().exits(2).says("have no card");
+    place.jostle(&card).exits(2).says("have no card");
 }
 
 #[test]
 fn a_card_is_one_figure_below_the_finding_and_is_never_a_png() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = format!("report {RECORDS}/old.jsonl --card card.svg");
     for _ in 0..2 {
-        place.jostle(&line).run().exits(0);
+        place.jostle(&line).exits(0);
         let card = place.read("card.svg");
         assert!(card.starts_with("<svg xmlns"), "{card:.80}");
     }
     let png = line.replace("card.svg", "card.png");
-    let refused = place.jostle(&png).run().exits(2).prints_nothing();
+    let refused = place.jostle(&png).exits(2).prints_nothing();
     refused.says("rsvg-convert --zoom=2 card.svg -o card.png");
     fs::write(place.file("card.svg"), "mine").unwrap();
-    let kept = place.jostle(&line).run().exits(1);
+    let kept = place.jostle(&line).exits(1);
     kept.says("name another file with --card");
     assert_eq!(place.read("card.svg"), "mine");
 }
 
 #[test]
 fn without_a_program_that_makes_a_png_the_message_names_one() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     fs::create_dir(place.file("drawn")).unwrap();
     let line = format!("report {RECORDS}/default.jsonl --figures drawn");
     let without = place.jostle(&line).under("env PATH=/nowhere").run();
@@ -300,12 +277,10 @@ fn without_a_program_that_makes_a_png_the_message_names_one() {
 
 #[test]
 fn a_comparison_has_a_page_that_begins_with_its_finding() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let files = format!("{COMPARED}/base.jsonl {COMPARED}/slower.jsonl");
     let done = place
         .jostle(&format!("compare {files} --html page.html"))
-        .run()
         .exits(4);
     let script = "
         const first = document.querySelector('main').firstElementChild;
@@ -329,12 +304,79 @@ fn a_comparison_has_a_page_that_begins_with_its_finding() {
     fs::write(place.file("notes.html"), "mine").unwrap();
     place
         .jostle(&format!("compare {files} --html notes.html"))
-        .run()
         .exits(1)
-        .says("something else");
+        .says("did not write");
     place
         .jostle(&format!("compare {files} --label x=other.jsonl"))
-        .run()
         .exits(2)
         .says("is not one of the results given");
+}
+
+/// Each cell of a phone's cards had its heading above it, in every row.
+#[test]
+fn on_a_phone_headings_stand_once_above_their_columns() {
+    let place = Place::beside_others();
+    let line = format!("report {RECORDS}/connect-20k.jsonl --html page.html");
+    place.jostle(&line).exits(0);
+    let mut browser = Browser::open(&place);
+    browser.width(390);
+    browser.go(&place.file("page.html"), "");
+    let found = browser.run(
+        "
+        const table = document.querySelector('table.points');
+        const heads = [...table.querySelectorAll('th')];
+        const left = e => e.getBoundingClientRect().left;
+        const rows = [...table.querySelectorAll('tbody tr:not(.why)')];
+        found.heads = heads.filter(th => th.getClientRects().length).length;
+        found.above = [...table.querySelectorAll('td')]
+            .filter(td => getComputedStyle(td, '::before').content !== 'none').length;
+        found.rows = rows.length;
+        found.astray = rows.flatMap(row => [...row.cells]
+            .filter((td, at) => at && Math.abs(left(td) - left(heads[at])) > 1)
+            .map(td => td.textContent));
+    ",
+    );
+    assert!(found["heads"].as_u64() > Some(8), "{found}");
+    assert_eq!((&found["above"], &found["rows"]), (&0.into(), &24.into()));
+    assert_eq!(found["astray"].as_array().unwrap().len(), 0, "{found}");
+}
+
+#[test]
+fn many_services_have_a_drawing_on_the_first_screen_and_are_switched_off_by_the_link() {
+    let place = Place::beside_others();
+    let line = format!("report {RECORDS}/services.jsonl --html page.html");
+    place.jostle(&line).exits(0);
+    let mut browser = Browser::open(&place);
+    let page = place.file("page.html");
+    let look = "
+        const first = document.querySelector('.key li');
+        const shown = e => e.getClientRects().length > 0;
+        const drawn = [...document.querySelectorAll(`main > .answer svg.chart .${first.dataset.series}`)];
+        found.shown = drawn.filter(shown).length;
+        found.checked = first.getAttribute('aria-checked');
+        found.foot = document.querySelector('svg.chart').getBoundingClientRect().bottom;
+        found.bars = document.querySelector('figure strong').textContent;
+    ";
+    browser.go(&page, "");
+    let all = browser.run(look);
+    assert!(all["foot"].as_f64() < Some(1_000.0), "{all}");
+    assert!(
+        all["bars"]
+            .as_str()
+            .unwrap()
+            .ends_with("relative to the best")
+    );
+    assert!(
+        all["shown"].as_u64() > Some(0) && all["checked"] == "true",
+        "{all}"
+    );
+    let turned =
+        format!("document.querySelector('.key li').click(); {look} found.hash = location.hash;");
+    let off = browser.run(&turned);
+    let is_off = |found: &serde_json::Value| found["shown"] == 0 && found["checked"] == "false";
+    assert!(is_off(&off), "{off}");
+    browser.go(&page, off["hash"].as_str().unwrap());
+    let again = browser.run(look);
+    assert!(is_off(&again), "{again}");
+    assert_eq!(browser.console, [""; 0]);
 }

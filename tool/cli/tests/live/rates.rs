@@ -14,7 +14,7 @@ fn as_json(line: &str) -> Jostle {
 }
 
 fn runs(line: &str) -> Vec<Run> {
-    as_json(line).run().measures().leaves_nothing().runs()
+    as_json(line).measures().leaves_nothing().runs()
 }
 
 /// Of a run whose requests are all accounted for.
@@ -51,8 +51,7 @@ fn server(run: &mut Running) -> u32 {
 
 #[test]
 fn a_worker_that_is_killed_leaves_one_request_and_the_ledger_adds_up() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     // Each request is taken long before it is due: one that is due at the end, and is taken
     // late because all stood still, would be dropped too.
     let line = "rate delay:20ms --rate 40 -w 8 -t 2 --warmup 0.1 --runs 1 --format json";
@@ -77,7 +76,7 @@ fn a_request_that_is_answered_wrongly_is_failed_and_not_done() {
     let line = "rate --rate 50 -w 8 -t 1 --warmup 0.1 --runs 1 --format json exec:false";
     // A busy machine may hold some up, or all.
     in_some_try("a failed request", || {
-        let run = jostle(line).run().exits(3).only_run();
+        let run = jostle(line).exits(3).only_run();
         let open = ledger(&run);
         assert_eq!((open.planned, open.done), (50, 0), "{open:?}");
         assert_eq!((run.operations, run.times.response_ns.as_ref()), (0, None));
@@ -87,8 +86,7 @@ fn a_request_that_is_answered_wrongly_is_failed_and_not_done() {
 
 #[test]
 fn an_interrupt_ends_an_open_loop_at_once() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let mut run = place
         .jostle("rate delay:5ms --rate 100 -w 4 -t 300")
         .in_background();
@@ -127,7 +125,6 @@ fn a_server_that_stands_still_loses_no_request_of_the_ledger() {
 fn the_table_says_what_was_planned_and_where_the_knee_is() {
     let _beside = beside();
     jostle("rate delay:5ms -w 2 --rate 50:1000 -t 1 --warmup 0.1 --runs 1 --quiet")
-        .run()
         .measures()
         .prints("Ledger: 1,050 planned = ")
         .prints("adds")

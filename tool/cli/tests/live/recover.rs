@@ -94,7 +94,7 @@ fn with_a_clock_months_ahead_results_can_be_read_and_other_runs_are_left_alone()
     other.end().measures().leaves_nothing();
     let stamp = recovery(&place.runs("result.jsonl")[0]).struck_at_ns;
     assert!(stamp > 12_000_000 * 1_000 * MS, "{stamp}");
-    place.jostle("report result.jsonl").run().exits(0);
+    place.jostle("report result.jsonl").exits(0);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
         let run = place.jostle(&format!(
             "{line} --pause 3s --within 20s -o r.jsonl --overwrite"
         ));
-        let done = run.run().measures().leaves_nothing();
+        let done = run.measures().leaves_nothing();
         let runs = place.runs("r.jsonl");
         let stopped = runs.iter().filter(|run| run.at.fault == Some(Fault::Stop));
         let late = stopped.filter(|run| {
@@ -213,7 +213,7 @@ fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_rele
     // On a busy machine the next grant comes late.
     let done = in_some_try("a grant while the old owner believes", || {
         let run = place.jostle(&format!("{line} --within 20s -o r.jsonl --overwrite"));
-        let done = run.run().measures().leaves_nothing();
+        let done = run.measures().leaves_nothing();
         let runs = place.runs("r.jsonl");
         is_told_late(recovery(&runs[0])).then_some(done)
     });
@@ -241,7 +241,7 @@ fn a_plain_user_cuts_a_connection_or_is_told_before_anything_starts() {
     match asked.code() {
         2 => {
             asked.says(only_root).prints_nothing().leaves_nothing();
-            usual(place.jostle(line).run()).says(&format!("cut is left out: {only_root}"));
+            usual(place.jostle(line).run()).says(&format!("without cut, since {only_root}"));
         }
         _ => drop(usual(asked)),
     }
@@ -458,12 +458,11 @@ fn peer(words: &str) -> String {
 
 #[test]
 fn a_lock_that_somebody_holds_before_the_start_is_told_within_the_limit() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     // Another's, for a century.
     std::fs::write(place.file("lock"), "other 3155760000000000000").unwrap();
     let says = |line: &str, within: &str| {
-        let done = place.jostle(line).word(&peer("lock 2")).run().exits(1);
+        let done = place.jostle(line).word(&peer("lock 2")).exits(1);
         done.says(&format!(
             "the first request was not granted within {within}: somebody holds it already"
         ))
@@ -477,17 +476,13 @@ fn a_lock_that_somebody_holds_before_the_start_is_told_within_the_limit() {
 
 #[test]
 fn each_run_is_prepared_and_may_name_a_lock_of_its_own() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "recover --fault kill --waiters 1 --runs 2 --within 20s";
     let done = place
         .jostle(line)
         .word("--prepare")
         .word("sh -c 'echo x >> prepared'");
-    done.word(&peer("lock{run} 1"))
-        .run()
-        .measures()
-        .leaves_nothing();
+    done.word(&peer("lock{run} 1")).measures().leaves_nothing();
     let read = |name: &str| std::fs::read_to_string(place.file(name)).unwrap();
     assert_eq!(read("prepared"), "x\nx\n");
     for name in ["lock1.log", "lock2.log"] {
@@ -498,8 +493,7 @@ fn each_run_is_prepared_and_may_name_a_lock_of_its_own() {
 /// It filled the board with a thousand events, and was printed nowhere.
 #[test]
 fn an_error_that_persists_is_printed_once_with_its_count() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = "recover --fault kill --waiters 1 --runs 1 --within 6s -o r.jsonl";
     let done = place.jostle(line).word(&peer("lock 60 fails")).run();
     let done = done.exits(0).leaves_nothing();
@@ -518,22 +512,22 @@ fn an_error_that_persists_is_printed_once_with_its_count() {
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_starts() {
     let refuses = |line: &str, says: &[&str]| {
-        let done = jostle(&format!("recover {line}")).run().exits(2);
+        let done = jostle(&format!("recover {line}")).exits(2);
         let done = says.iter().fold(done, |done, text| done.says(text));
         done.prints_nothing().leaves_nothing();
     };
-    refuses("flock --fault server-kill", &["no server keeps it"]);
+    refuses("flock --fault server-kill", &["it has no server"]);
     refuses(
         "redis://127.0.0.1:1 --fault server-stop",
-        &["only a server that jostle launches can be struck"],
+        &["jostle strikes only servers that it launches"],
     );
     refuses(
         "lockd+unix --fault cut",
-        &["there is no network between its workers and their server"],
+        &["no network lies between its workers and their server"],
     );
     refuses("flock --fault murder", &["`murder` is none of: kill, stop"]);
-    refuses("exec:true", &["is no lock"]);
-    refuses("null", &["grants all"]);
+    refuses("exec:true", &["is not a lock"]);
+    refuses("null", &["grants everybody"]);
     refuses("flock --within 0", &["--within 0"]);
     refuses("redis --lease 5ms", &["--lease 5ms: at least 1s"]);
     refuses("flock --waiters 0", &["--waiters"]);
@@ -548,9 +542,8 @@ fn what_is_left_out_is_said_and_a_dry_run_is_a_plan() {
         .prints("fault = [")
         .leaves_nothing();
     jostle("recover flock lockd --fault kill,server-kill --runs 1 --waiters 1 --pause 100ms")
-        .run()
         .measures()
-        .says("server-kill is left out of flock: no server keeps it")
+        .says("flock: without server-kill, since it has no server")
         .leaves_nothing();
 }
 

@@ -2,7 +2,7 @@
 //! code, before anything starts; and a failure on the way loses nothing that was finished.
 
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, beside, jostle, must_have, on_every_cpu};
+use crate::common::{Done, Place, jostle, must_have, on_every_cpu};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         ("contend null --keys 0", &["--keys: 1 to"]),
         ("contend null --slots 0", &["--slots: 1 to"]),
         ("contend null --shared 1.5", &["a share from 0 to 1"]),
-        ("contend null --acquire-timeout 0", &["that is --try"]),
+        ("contend null --acquire-timeout 0", &["use --try"]),
         ("contend null --seed x", &["--seed"]),
         (
             "contend null --place left",
@@ -147,7 +147,7 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         refuses(jostle(line).run(), 2, &["unrecognized subcommand"]).does_not_say("tip:");
     }
     // `recover` is similar, and not what was meant.
-    jostle("echo").run().exits(2).does_not_say("similar");
+    jostle("echo").exits(2).does_not_say("similar");
 }
 
 #[test]
@@ -209,14 +209,12 @@ fn a_bad_plan_is_refused_with_what_is_wrong() {
 #[test]
 fn commands_of_a_result_file_run_only_where_its_user_agrees() {
     must_have("script", "bsdutils");
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let measure = |line: &str| {
         place
             .jostle(&format!("stream exec:true -w 1 -n 5 --runs 1 {line}"))
             .word("--prepare")
             .word("touch made")
-            .run()
             .measures()
     };
     measure("-o r.jsonl");
@@ -235,12 +233,12 @@ fn commands_of_a_result_file_run_only_where_its_user_agrees() {
         ],
     );
     assert!(!again());
-    let plan = place.jostle("run r.jsonl --dry-run").run().exits(0).stdout;
-    place.jostle("run r.jsonl --yes").run().measures();
+    let plan = place.jostle("run r.jsonl --dry-run").exits(0).stdout;
+    place.jostle("run r.jsonl --yes").measures();
     assert!(again());
     // A plan is written to be run.
     fs::write(place.file("plan.toml"), plan).unwrap();
-    place.jostle("run plan.toml").run().measures();
+    place.jostle("run plan.toml").measures();
     assert!(again());
     // On a terminal it is asked for.
     let jostle = env!("CARGO_BIN_EXE_jostle");
@@ -448,8 +446,7 @@ fn a_full_device_for_the_result_is_a_failure_that_names_it() {
 
 #[test]
 fn a_disk_that_fills_up_loses_no_finished_point() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place.make_directory("disk");
     let _disk = SmallDisk::mount(&place.file("disk"), "32k");
     let line = "contend null -w 2 -b 1ms -t 50ms --runs 100 -o disk/result.jsonl";
@@ -463,7 +460,6 @@ fn a_disk_that_fills_up_loses_no_finished_point() {
         .says("finished points are printed above");
     let report = place
         .jostle("report disk/result.jsonl --format json")
-        .run()
         .exits(0)
         .says("torn");
     let kept = report.runs().len();
@@ -478,7 +474,7 @@ fn a_disk_that_fills_up_loses_no_finished_point() {
 
 #[test]
 fn a_full_standard_output_is_a_failure() {
-    let done = jostle("targets").after("exec > /dev/full").run().exits(1);
+    let done = jostle("targets").after("exec > /dev/full").exits(1);
     done.says("cannot write to standard output: No space left on device");
 }
 
@@ -488,7 +484,6 @@ fn a_full_standard_output_costs_no_page() {
     place
         .jostle(&format!("{SHORT} --html page.html"))
         .after("exec > /dev/full")
-        .run()
         .exits(1)
         .says("cannot write to standard output: No space left on device");
     assert!(place.read("page.html").contains("null"));

@@ -43,7 +43,7 @@ fn as_json(line: &str) -> Jostle {
 #[track_caller]
 fn grants(line: &str) -> Run {
     in_some_try("grants in the window", || {
-        let run = as_json(line).run().measures().leaves_nothing().only_run();
+        let run = as_json(line).measures().leaves_nothing().only_run();
         is_faultless(&run);
         (run.operations > 0).then_some(run)
     })
@@ -72,36 +72,26 @@ fn a_server_that_wants_a_password_gets_it_from_the_environment() {
         for carrier in ["processes", "tasks"] {
             let line = format!("stream {target} -n 20 -w 2 --as {carrier}");
             let with = format!("env {variable}=open-sesame");
-            let run = as_json(&line).under(&with).run().measures().only_run();
+            let run = as_json(&line).under(&with).measures().only_run();
             assert_eq!(run.operations, 40, "{line}");
             is_faultless(&run);
         }
         let line = format!("stream {target} -n 20");
-        as_json(&line).run().exits(1).says("NOAUTH");
+        as_json(&line).exits(1).says("NOAUTH");
         // From a file, whose password neither results nor messages show.
         let place = Place::new();
         let from_file =
             format!("contend {target} -w 2 -b 1ms -t 0.2 --runs 1 --quiet --credentials own -o");
         std::fs::write(place.file("own"), "\nopen-sesame\n").unwrap();
-        place
-            .jostle(&format!("{from_file} well.jsonl"))
-            .run()
-            .measures();
+        place.jostle(&format!("{from_file} well.jsonl")).measures();
         let kept = std::fs::read_to_string(place.file("well.jsonl")).unwrap();
         assert!(!kept.contains("open-sesame"), "{kept}");
         std::fs::write(place.file("own"), "\nwrong-word\n").unwrap();
-        let refused = place
-            .jostle(&format!("{from_file} ill.jsonl"))
-            .run()
-            .exits(1);
+        let refused = place.jostle(&format!("{from_file} ill.jsonl")).exits(1);
         let refused = refused.says("AUTH: WRONGPASS").leaves_nothing();
         assert!(!refused.stderr.contains("wrong-word"), "{}", refused.stderr);
         let with = format!("env {variable}=wrong");
-        as_json(&line)
-            .under(&with)
-            .run()
-            .exits(1)
-            .says("AUTH: WRONGPASS");
+        as_json(&line).under(&with).exits(1).says("AUTH: WRONGPASS");
     }
 }
 
@@ -123,7 +113,6 @@ fn streams_and_holds_on_redis_are_whole_and_leave_no_key() {
             ),
         ] {
             let run = as_json(&format!("{line} --as {carrier}"))
-                .run()
                 .measures()
                 .leaves_nothing()
                 .only_run();
@@ -176,13 +165,12 @@ fn contention_by_redisson_s_recipe_leaves_no_key() {
 /// Tasks read and write sockets that never wait; pipelined requests come and go together.
 #[test]
 fn redis_over_tls_is_measured_on_every_carrier() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let own = Certificate::make(place.path(), "IP:127.0.0.1").unwrap();
     let redis = servers::redis_with_tls(&own);
     for carrier in ["threads", "tasks"] {
         let line = format!("stream {redis} -n 1000 -w 2 --names own --pipeline 50 --as {carrier}");
-        let run = as_json(&line).run().measures().leaves_nothing().only_run();
+        let run = as_json(&line).measures().leaves_nothing().only_run();
         is_faultless(&run);
         assert_eq!(run.operations, 2_000, "{line}");
         assert!(run.target.starts_with("rediss"), "{}", run.target);
@@ -221,7 +209,7 @@ fn every_verb_takes_consul_and_leaves_neither_sessions_nor_keys() {
 fn thousands_of_tasks_wait_for_one_lock() {
     let _beside = beside();
     let line = "contend lockd -w 3000 -b 100us -i 1ms -t 1 --warmup 0.5 --as tasks";
-    let run = as_json(line).run().measures().leaves_nothing().only_run();
+    let run = as_json(line).measures().leaves_nothing().only_run();
     is_faultless(&run);
     assert_eq!(run.workers.as_ref().unwrap().operations.len(), 3_000);
     assert!(run.per_worker.is_some() && run.blocked_share.is_some());
@@ -235,7 +223,7 @@ fn each_generator_thread_is_accounted_for() {
         "stream lockd -n 2000 -w 7 --names own --as tasks --generator-threads 3",
         "contend lockd -w 7 -b 0 -i 0 -t 0.3 --as tasks --generator-threads 3",
     ] {
-        let run = as_json(line).run().measures().leaves_nothing().only_run();
+        let run = as_json(line).measures().leaves_nothing().only_run();
         is_faultless(&run);
         assert_eq!(run.thread_loads.len(), 3, "{line}");
         for generator in &run.thread_loads {
@@ -255,7 +243,7 @@ fn a_stream_on_one_name_tells_how_many_waited() {
     for carrier in CARRIERS {
         let waited = |options: &str| {
             let line = format!("stream lockd -n 300 {options} --as {carrier}");
-            as_json(&line).run().measures().only_run()
+            as_json(&line).measures().only_run()
         };
         let together = waited("-w 10");
         let share = together.blocked_share.unwrap();
@@ -326,7 +314,7 @@ mod figures {
     fn thousands_of_tasks_are_served_in_order() {
         let _alone = alone();
         let line = "contend lockd -w 3000 -b 100us -i 1ms -t 1 --warmup 0.5 --as tasks";
-        let point = as_json(line).run().measures().leaves_nothing().only_run();
+        let point = as_json(line).measures().leaves_nothing().only_run();
         let shares = point.per_worker.unwrap();
         assert!(shares.max - shares.min <= 3, "a queue: {shares:?}");
         let blocked = point.blocked_share.unwrap();
@@ -340,13 +328,13 @@ mod figures {
         // A busy machine may leave too little; of a point that is INVALID nothing is said.
         in_some_try_unless_disturbed("a word on the path", || {
             let line = "stream lockd echo -n 2000 -w 2 --names own --as tasks --runs 6 --quiet";
-            let done = jostle(line).run().measures().leaves_nothing();
+            let done = jostle(line).measures().leaves_nothing();
             let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
             let found = text.contains("% of a server that only answers");
             (done, found)
         });
         let alone = "stream lockd -n 200 -w 2 --names own --runs 1 --quiet";
-        let done = jostle(alone).run().measures();
+        let done = jostle(alone).measures();
         assert!(!done.stdout.contains("only answers"), "{}", done.stdout);
     }
 }

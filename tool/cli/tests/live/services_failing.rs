@@ -140,8 +140,7 @@ fn a_disk_too_small_for_a_server_is_named_with_the_way_out() {
     let _disk = SmallDisk::mount(&disk, "16m");
     let run = place.jostle("contend etcd -w 2 -t 1 --runs 1");
     let run = run.under(&format!("env TMPDIR={}", disk.display()));
-    run.run()
-        .exits(1)
+    run.exits(1)
         .says("no space left on device")
         .says("set $TMPDIR to a larger disk")
         .leaves_nothing();
@@ -150,8 +149,7 @@ fn a_disk_too_small_for_a_server_is_named_with_the_way_out() {
 
 #[test]
 fn redis_on_a_full_disk_is_told_in_its_words_within_a_run_and_before_the_next() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place.make_directory("disk");
     let disk = place.file("disk");
     let _disk = SmallDisk::mount(&disk, "256k");
@@ -174,19 +172,18 @@ fn redis_on_a_full_disk_is_told_in_its_words_within_a_run_and_before_the_next() 
     let told = full.stdout.clone() + &full.stderr;
     let told: Vec<&str> = told.split_whitespace().collect();
     assert!(told.join(" ").contains(said), "{}", full.transcript());
-    let next = place.jostle(&line).run().exits(1);
+    let next = place.jostle(&line).exits(1);
     next.says(said).prints_nothing().leaves_nothing();
 }
 
 /// Any write is beyond its quota, that of a lease too.
 #[test]
 fn etcd_whose_quota_is_used_up_is_told_before_the_first_worker_with_the_way_out() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let (own, peers) = (free_port().unwrap(), free_port().unwrap());
     let _server = serves(own, &mut etcd_server(own, peers, &place.file("data")));
     let line = format!("stream etcd://127.0.0.1:{own} -n 20 -w 2 --runs 1");
-    let done = place.jostle(&line).run().exits(1).leaves_nothing();
+    let done = place.jostle(&line).exits(1).leaves_nothing();
     done.says("mvcc: database space exceeded")
         .says("etcdctl alarm disarm");
 }
@@ -221,8 +218,7 @@ fn keys_of(port: u16) -> u64 {
 /// Locks that were kept by a server that stood still for three of their leases.
 #[test]
 fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let port = free_port().unwrap();
     let server = serves(port, &mut redis_server(port, &[]));
     let pid = Pid::from_raw(server.0.id() as i32).unwrap();
@@ -262,8 +258,7 @@ fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
 /// again, so that each lease of 30 s ends while its owner holds.
 #[test]
 fn leases_that_end_before_their_time_are_seen_by_the_witness() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let clock = SetClock::new();
     let port = free_port().unwrap();
     let _server = serves(port, clock.give(&mut redis_server(port, &[])));

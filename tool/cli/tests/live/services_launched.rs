@@ -63,7 +63,7 @@ fn each_service_is_launched_measured_and_gone_on_every_carrier() {
 fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
     let _beside = beside();
     let line = "stream postgres -n 1000 -w 2 --names own";
-    let run = as_json(line).run().measures().leaves_nothing().only_run();
+    let run = as_json(line).measures().leaves_nothing().only_run();
     is_faultless(&run);
     let server_s = run.around.accounts.unwrap().server_s.unwrap();
     assert!(server_s > 2_000.0 * 5e-6, "{server_s} s for 2000 pairs");
@@ -90,7 +90,7 @@ fn a_cluster_of_etcd_is_launched() {
     for (line, says) in [
         (
             "contend redis --members 3",
-            "no cluster of it can be launched",
+            "jostle launches clusters of etcd and zookeeper only",
         ),
         (
             "contend etcd://127.0.0.1:1 --members 3",
@@ -98,10 +98,10 @@ fn a_cluster_of_etcd_is_launched() {
         ),
         (
             "recover flock --members 2",
-            "no cluster of it can be launched",
+            "jostle launches clusters of etcd and zookeeper only",
         ),
     ] {
-        jostle(line).run().exits(2).says(says).prints_nothing();
+        jostle(line).exits(2).says(says).prints_nothing();
     }
 }
 
@@ -132,7 +132,7 @@ fn round_trips_are_those_of_the_recipe() {
                 continue;
             }
             let line = format!("stream {target} -n 100 -w 1 --as {carrier}");
-            let run = as_json(&line).run().measures().leaves_nothing().only_run();
+            let run = as_json(&line).measures().leaves_nothing().only_run();
             is_faultless(&run);
             let traffic = run.traffic.unwrap();
             assert_eq!(traffic.grants, 100, "{line}");
@@ -150,7 +150,7 @@ fn a_service_that_queues_takes_many_requests_at_once() {
     let _beside = beside();
     for entry in launching().filter(|entry| entry.lock.pipeline && entry.lock.fifo) {
         let line = format!("stream {} -n 100 -w 3 --pipeline 20 --as tasks", entry.name);
-        let run = as_json(&line).run().measures().leaves_nothing().only_run();
+        let run = as_json(&line).measures().leaves_nothing().only_run();
         is_faultless(&run);
         assert_eq!(run.operations, 300, "{line}");
     }
@@ -236,7 +236,7 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         let database = if name == "postgres" { "/postgres" } else { "" };
         let line = format!("stream {name}://jostle@{address}{database} -n 20 -w 2");
         let with = format!("env {variable}={secret}");
-        let done = as_json(&line).under(&with).run().measures();
+        let done = as_json(&line).under(&with).measures();
         is_faultless(&done.only_run());
         assert!(
             done.only_run().around.accounts.unwrap().server_s.is_some(),
@@ -244,14 +244,14 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         );
         // In the address, and never shown.
         let whole = format!("stream {name}://jostle:{secret}@{address}{database} -n 20 -w 2");
-        let done = as_json(&whole).run().measures();
+        let done = as_json(&whole).measures();
         assert!(!done.stdout.contains(secret.as_str()), "{}", done.stdout);
         for (line, says) in [
             (line.clone(), "set $"),
             (line.replace("jostle@", "jostle:wrong@"), "set $"),
             (whole.replace("-w 2", "-w 50"), "fewer workers (-w)"),
         ] {
-            let done = as_json(&line).run().exits(1).says(says);
+            let done = as_json(&line).exits(1).says(says);
             assert!(!done.stderr.contains(secret.as_str()), "{}", done.stderr);
         }
     }
@@ -260,7 +260,7 @@ fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
         postgres.address
     );
     let with = format!("env PGPASSWORD={}", postgres.secret);
-    let done = as_json(&line).under(&with).run().exits(1);
+    let done = as_json(&line).under(&with).exits(1);
     done.says("database \"nowhere\" does not exist");
     let memcached = launched(&memcached::Launch {
         connections: 200,
@@ -299,13 +299,10 @@ fn what_is_another_server_or_none_is_told() {
         "consul",
     ] {
         let line = format!("stream {name}://{place} -n 20");
-        let done = as_json(&line).run().exits(1).leaves_nothing();
+        let done = as_json(&line).exits(1).leaves_nothing();
         done.says("does not speak");
         let line = format!("stream {name}://127.0.0.1:1 -n 20");
-        as_json(&line)
-            .run()
-            .exits(1)
-            .says("is the server running there?");
+        as_json(&line).exits(1).says("is the server running there?");
     }
 }
 
@@ -315,7 +312,6 @@ fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
     let done = jostle(line).under("env PATH=/nowhere").run();
     let consul = jostle("contend flock consul -w 2 -t 0.1 --runs 1").under("env PATH=/nowhere");
     consul
-        .run()
         .exits(2)
         .says(
             "consul: the program `consul` is not installed, and Debian has no package of it; name a \
@@ -326,7 +322,6 @@ fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
     let many = "contend redis redisson consul etcd -w 2 -t 0.1 --runs 1";
     jostle(many)
         .under("env PATH=/nowhere")
-        .run()
         .exits(2)
         .says("redis, redisson, consul, etcd: the programs `redis-server`, `consul`, `etcd` are not installed: \
                `apt install redis-server etcd-server` (Debian, which has no package of `consul`); \

@@ -252,7 +252,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("stream redis --pipeline 8", "--names own"),
         ("stream lockd -n 0", "-n: 1 to"),
         ("hold lockd --keys 2M", "--keys: 1 to 1000000"),
-        ("hold lockd -w 4 --keys 1M", "4000000 locks in all"),
+        ("hold lockd -w 4 --keys 1M", "makes 4000000 locks"),
         ("hold chained:none", "`none` is no number of buckets"),
         ("stream lockd --names both", "one, own"),
         ("hold redis --for 3s", "--for 90s, or --lease 1s"),

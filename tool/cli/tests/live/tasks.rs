@@ -121,8 +121,7 @@ fn a_run_of_ten_minutes_can_be_watched() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn which_lock_service_should_i_use() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let said = succeeds(run(&place, &block("lock service")));
     for service in ["lockd", "redis", "memcached", "etcd", "postgres"] {
         assert!(said.contains(&format!("\n{service} ")), "{service}: {said}");

@@ -18,11 +18,7 @@ fn nothing_that_came_from_outside_steers_the_terminal() {
     let name = place.jostle("contend").word(&format!("flock{evil}")).run();
     assert!(!steers(&(name.stdout + &name.stderr)));
     // A word that clap itself complains of.
-    let word = place
-        .jostle("contend")
-        .word(&format!("--{evil}"))
-        .run()
-        .exits(2);
+    let word = place.jostle("contend").word(&format!("--{evil}")).exits(2);
     assert!(!steers(&word.stderr), "{}", word.stderr);
     // A server that answers each command with an error.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -45,13 +41,13 @@ fn nothing_that_came_from_outside_steers_the_terminal() {
     assert!(!steers(&said) && said.contains("\\u001b]0;owned"), "{said}");
     // A result file that somebody sends.
     let line = "contend flock null -w 2:4 -b 500us -t 100ms --runs 2 -o x.jsonl";
-    place.jostle(line).run().measures();
+    place.jostle(line).measures();
     let json_evil = serde_json::to_string(&format!("null{evil}\nVALID")).unwrap();
     let text = place.read("x.jsonl").replace("\"null\"", &json_evil);
     fs::write(place.file("evil.jsonl"), text).unwrap();
     for format in jostle_report::FORMATS {
         let line = format!("report evil.jsonl --format {}", format.name);
-        let done = place.jostle(&line).run().exits(0);
+        let done = place.jostle(&line).exits(0);
         assert!(!steers(&(done.stdout + &done.stderr)), "{}", format.name);
     }
 }
@@ -65,7 +61,6 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
     let watched = |options: &str| {
         jostle(&format!("{line} {options}"))
             .after(in_terminal)
-            .run()
             .measures()
             .stdout
     };
@@ -76,11 +71,7 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
         !watched("--no-progress").contains(progress) && watched("--no-progress").contains(note)
     );
     assert!(!watched("--quiet").contains(progress) && !watched("--quiet").contains(note));
-    let logged = jostle(line)
-        .run()
-        .measures()
-        .says(note)
-        .does_not_say(progress);
+    let logged = jostle(line).measures().says(note).does_not_say(progress);
     let mut others = logged.stderr.lines().filter(|said| !said.contains(note));
     let of_the_machine = |said: &str| {
         let busy = ["busy now: ", "other programs use "];
@@ -88,7 +79,6 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
     };
     assert!(others.all(of_the_machine), "{}", logged.transcript());
     jostle(&format!("{line} --quiet"))
-        .run()
         .measures()
         .says_nothing()
         .prints("null");

@@ -24,7 +24,7 @@ fn as_json(line: &str) -> String {
 }
 
 fn point(jostle: Jostle) -> Run {
-    jostle.run().measures().leaves_nothing().only_run()
+    jostle.measures().leaves_nothing().only_run()
 }
 
 /// The check flags the point, in these words.
@@ -69,7 +69,7 @@ fn who_else_holds_the_lock_is_named() {
     // It may be started when the window is nearly over.
     let point = in_some_try("a lock that another keeps", || {
         let run = place.jostle(&as_json(&line)).word("--during").word(&other);
-        let point = run.run().measures().only_run();
+        let point = run.measures().only_run();
         let told = reason(&point, "idle_lock")?.is == Status::Invalid;
         told.then_some(point)
     });
@@ -193,8 +193,7 @@ fn a_handful_of_operations_is_no_rate() {
 
 #[test]
 fn calls_that_fail_within_the_window_are_noticed() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let line = as_json("contend flock:lock --open-each -w 2 -b 1ms -t 1 --warmup 50ms");
     // A machine may be so slow that the window has not begun then, or is over.
     let failed = in_some_try("a file that vanishes within the window", || {

@@ -335,7 +335,7 @@ fn what_cannot_be_asked_is_said_in_a_sentence() {
         (
             "who flock:lock --memory".to_owned(),
             2,
-            "--memory is of pid:N",
+            "--memory works with pid:N only",
         ),
         ("who flock:lock --watch 1ms".to_owned(), 2, "at least 50ms"),
         ("who futex".to_owned(), 2, "those that can be asked are"),

@@ -48,7 +48,6 @@ fn a_dry_run_prints_a_plan_that_means_the_same() {
         fs::write(place.file("plan.toml"), &plan).unwrap();
         let again = place
             .jostle("run plan.toml --dry-run")
-            .run()
             .exits(0)
             .says_nothing();
         assert_eq!(again.stdout, plan, "{line}");
@@ -57,7 +56,7 @@ fn a_dry_run_prints_a_plan_that_means_the_same() {
 
 #[test]
 fn the_seed_of_a_dry_run_is_a_fresh_one_each_time() {
-    let plan = || jostle("contend --dry-run").run().exits(0).stdout;
+    let plan = || jostle("contend --dry-run").exits(0).stdout;
     assert_ne!(plan(), plan());
 }
 
@@ -80,7 +79,7 @@ fn every_plan_of_the_repository_can_be_run() {
         );
         for quick in ["", "--quick"] {
             let line = format!("run {} --dry-run {quick}", path.display());
-            let done = jostle(&line).run().exits(0);
+            let done = jostle(&line).exits(0);
             let left_out = |line: &str| line.contains(" is left out: ") || line.contains("--quick");
             assert!(done.stderr.lines().all(left_out), "{}", done.transcript());
             let about = done.stdout.lines().next().unwrap();
@@ -109,11 +108,9 @@ fn every_plan_of_the_repository_can_be_run() {
 
 #[test]
 fn a_result_can_be_run_again() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let dry = place
         .jostle(&format!("{RUNS} --seed 7 --dry-run"))
-        .run()
         .exits(0)
         .stdout;
     place
@@ -121,11 +118,7 @@ fn a_result_can_be_run_again() {
         .run_cleanly()
         .measures();
     assert_eq!(
-        place
-            .jostle("run first.jsonl --dry-run")
-            .run()
-            .exits(0)
-            .stdout,
+        place.jostle("run first.jsonl --dry-run").exits(0).stdout,
         dry
     );
     place
@@ -148,8 +141,7 @@ fn a_result_can_be_run_again() {
 
 #[test]
 fn a_plan_of_several_experiments_makes_a_result_of_several() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     let plan = "\
         [[experiment]]\nworkload = \"contend\"\ntargets = [\"null\"]\nworkers = \"2\"\nduration = \"50ms\"\nruns = 1\n\
         [[experiment]]\nworkload = \"contend\"\ntargets = [\"futex\"]\nworkers = \"2\"\nduration = \"50ms\"\nruns = 2\n";
@@ -167,13 +159,12 @@ fn a_plan_of_several_experiments_makes_a_result_of_several() {
         .collect();
     assert_eq!(targets, ["null", "futex", "futex"]);
     assert_eq!(
-        place.jostle("report result.jsonl").run().exits(0).stdout,
+        place.jostle("report result.jsonl").exits(0).stdout,
         done.stdout
     );
     assert_eq!(
         place
             .jostle("run result.jsonl --dry-run")
-            .run()
             .exits(0)
             .stdout
             .matches("[[experiment]]")
@@ -184,8 +175,7 @@ fn a_plan_of_several_experiments_makes_a_result_of_several() {
 
 #[test]
 fn a_report_is_what_the_run_printed_in_every_format() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     // Histories are those of `recover` only.
     let formats = jostle_report::FORMATS.iter();
     for format in formats.filter(|format| format.name != "porcupine") {
@@ -204,14 +194,13 @@ fn a_report_is_what_the_run_printed_in_every_format() {
         );
         let report = place
             .jostle(&format!("report {file} --format {}", format.name))
-            .run()
             .exits(0)
             .says_nothing();
         assert_eq!(report.stdout, done.stdout, "{}", format.name);
         let piped = place
             .jostle(&format!("report - --format {}", format.name))
             .after(&format!("exec < {file}"));
-        assert_eq!(piped.run().exits(0).stdout, done.stdout, "{}", format.name);
+        assert_eq!(piped.exits(0).stdout, done.stdout, "{}", format.name);
     }
     assert_eq!(
         place.jostle("report json.jsonl --format json").run().stdout,
@@ -223,7 +212,6 @@ fn a_report_is_what_the_run_printed_in_every_format() {
     assert_eq!(columns, vec![columns[0]; 1 + points]);
     let both = place
         .jostle("report table.jsonl csv.jsonl --format csv")
-        .run()
         .exits(0)
         .stdout;
     assert_eq!(both.lines().count(), 1 + 2 * points);
@@ -233,14 +221,12 @@ fn a_report_is_what_the_run_printed_in_every_format() {
     }
     let tidy = place
         .jostle("report csv.jsonl --format csv --tidy")
-        .run()
         .exits(0)
         .stdout;
     let errors = tidy.lines().filter(|line| line.contains(",errors,"));
     assert_eq!(errors.count(), 4, "one for each of four runs");
     place
         .jostle("report csv.jsonl --tidy")
-        .run()
         .exits(2)
         .says("type --format csv --tidy");
 }
@@ -264,7 +250,7 @@ fn quick_leaves_out_what_a_minute_does_not_hold_and_names_it() {
         ),
     ];
     for (line, left_out, stays) in table {
-        let done = jostle(&format!("{line} --quick --dry-run")).run().exits(0);
+        let done = jostle(&format!("{line} --quick --dry-run")).exits(0);
         assert_eq!(
             done.stderr.is_empty(),
             left_out.is_empty(),
@@ -366,19 +352,15 @@ fn a_plain_user_measures_every_target() {
 /// gnuplot printed it as if it were a whole experiment.
 #[test]
 fn a_file_that_was_cut_is_called_incomplete_in_every_format() {
-    let _beside = beside();
-    let place = Place::new();
-    place
-        .jostle(&format!("{RUNS} -o whole.jsonl"))
-        .run()
-        .measures();
+    let place = Place::beside_others();
+    place.jostle(&format!("{RUNS} -o whole.jsonl")).measures();
     let whole = place.read("whole.jsonl");
     let cut: Vec<&str> = whole.split_inclusive('\n').take(3).collect();
     fs::write(place.file("cut.jsonl"), cut.concat()).unwrap();
     for format in jostle_report::FORMATS {
         let of = |file: &str| {
             let line = format!("report {file} --format {}", format.name);
-            let done = place.jostle(&line).run().exits(0);
+            let done = place.jostle(&line).exits(0);
             (done.stdout + &done.stderr).matches("has no end").count()
         };
         assert_eq!(
@@ -394,8 +376,7 @@ fn a_file_that_was_cut_is_called_incomplete_in_every_format() {
 /// it.
 #[test]
 fn results_whose_directory_vanishes_are_missed_at_once() {
-    let _beside = beside();
-    let place = Place::new();
+    let place = Place::beside_others();
     place.make_directory("results");
     let mut run = place
         .jostle("contend null -w 1 -b 1ms -t 1 --runs 200 -o results/x.jsonl --html results/x.html")
@@ -455,7 +436,6 @@ fn a_plan_that_is_wrong_is_told_where() {
         fs::write(place.file("p.toml"), format!("{plan}{more}\n")).unwrap();
         place
             .jostle("run p.toml")
-            .run()
             .exits(2)
             .prints_nothing()
             .says(said);
@@ -515,7 +495,6 @@ fn the_first_command_answers_in_its_own_time() {
 fn what_is_given_exceeds_the_budget_in_words() {
     let _beside = beside();
     jostle("contend null -w 1 -b 1ms -t 1 --budget 1s")
-        .run()
         .measures()
         .says(
             "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
@@ -565,7 +544,7 @@ mod figures {
         let _alone = alone();
         // Neither holds where the machine gets slower after the first round.
         in_some_try("a budget of 5 s", || {
-            let done = jostle("stream lockd echo --budget 5s").run().measures();
+            let done = jostle("stream lockd echo --budget 5s").measures();
             let kept = done.took < Duration::from_secs(12);
             let said = [
                 "more than is left of the budget of 5 s",
@@ -585,7 +564,7 @@ mod figures {
         for name in ["connections", "lockscale", "old", "scope", "services"] {
             let plan = plans.join(name).with_extension("toml");
             let line = format!("run {} --quick --quiet", plan.display());
-            let done = jostle(&line).run().measures();
+            let done = jostle(&line).measures();
             done.ends_within(Duration::from_secs(120)).prints("Next: ");
         }
     }

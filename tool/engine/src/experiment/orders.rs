@@ -148,8 +148,10 @@ fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
             generators: at.generators.unwrap_or(1) as usize,
             generator_cpu: plan.generator_cpu,
         }),
-        // The other two have no workers, and orders of their own.
-        Shape::Contend | Shape::Connect | Shape::Recover => WorkloadOrder::Contend(plan.into()),
+        // The other three have no workers, and orders of their own.
+        Shape::Contend | Shape::Connect | Shape::Recover | Shape::Verify => {
+            WorkloadOrder::Contend(plan.into())
+        }
     }
 }
 
@@ -168,7 +170,8 @@ fn keys(plan: &Plan, at: At, workers: usize) -> usize {
         (Shape::Contend, _) => plan.key_count() as usize,
         (Shape::Hold, _) => workers * each(at) as usize,
         (Shape::Stream | Shape::Rate, Names::Own) | (Shape::Spread, _) => workers,
-        (Shape::Stream | Shape::Rate, Names::One) | (Shape::Connect | Shape::Recover, _) => 1,
+        (Shape::Stream | Shape::Rate, Names::One) => 1,
+        (Shape::Connect | Shape::Recover | Shape::Verify, _) => 1,
     }
 }
 

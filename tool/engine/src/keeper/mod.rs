@@ -26,7 +26,7 @@ pub use servers::{NOT_LAUNCHED, PASSWORD as SERVE_PASSWORD, VERB as SERVE_VERB};
 
 use crate::order::{
     Closed, CostOrder, Reached, RecoverData, RecoverOrder, Reply, Request, RunData, RunOrder,
-    Running, SweepOrder,
+    Running, SweepOrder, VerifyData, VerifyOrder,
 };
 use cleaner::Cleaner;
 use jostle_harness::{readable, receive, send};
@@ -240,6 +240,24 @@ impl Keeper {
         }
     }
 
+    /// Lets faults strike for a time. If `ended` is true before, the findings so far are the
+    /// result.
+    ///
+    /// # Errors
+    /// The error that stopped the run.
+    pub fn verify(
+        &mut self,
+        order: &VerifyOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<VerifyData> {
+        self.ask(&Request::Verify(Box::new(order.clone())))?;
+        match self.any_reply(ended)? {
+            (Reply::Verified(data), _) => Ok(*data),
+            (_, true) => Err(KeeperError::Interrupted),
+            (other, false) => Err(unexpected(other)),
+        }
+    }
+
     /// Sends a request and does not wait for the reply.
     ///
     /// # Errors
@@ -280,6 +298,14 @@ impl Keeper {
     }
 
     fn reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<Reply> {
+        match self.any_reply(ended)? {
+            (_, true) => Err(KeeperError::Interrupted),
+            (reply, false) => Ok(reply),
+        }
+    }
+
+    /// The reply, and whether the run was aborted before it.
+    fn any_reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<(Reply, bool)> {
         let mut aborted = false;
         loop {
             if !aborted && ended() {
@@ -294,8 +320,7 @@ impl Keeper {
             match receive(&mut self.stream) {
                 // It crossed the abort, whose own answer is yet to come.
                 Ok(Reply::Running(_)) if aborted => {}
-                Ok(_) if aborted => return Err(KeeperError::Interrupted),
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Ok((reply, aborted)),
                 Err(_) => return Err(self.lost()),
             }
         }

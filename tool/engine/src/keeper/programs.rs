@@ -9,10 +9,13 @@ use jostle_sys::user::User;
 use jostle_sys::waited::{self, Waited};
 use jostle_sys::{cpu, files, process};
 use jostle_targets::SetupError;
-use jostle_targets::program::{Ground, LaunchRecipe, Launched, first_word, free_port, secret};
+use jostle_targets::program::{
+    Ground, LaunchRecipe, Launched, Words, first_word, free_port, secret,
+};
+use jostle_verify::WallClock;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::lchown;
+use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,6 +36,8 @@ pub(super) struct Site<'a> {
     pub ledger: &'a Ledger,
     /// CPUs of the server; empty: wherever it likes.
     pub cpus: &'a [usize],
+    /// Its wall clock, where that is set; None: the machine's.
+    pub clock: Option<&'a WallClock>,
 }
 
 /// A server that runs.
@@ -46,9 +51,14 @@ pub(super) struct Started {
 #[derive(Clone, Debug)]
 pub(super) struct Restart {
     words: Vec<String>,
+    /// Files that it found, and commands that ended before it started.
+    files: Vec<(&'static str, String)>,
+    before: Vec<Words>,
     home: Home,
     /// Where it listens.
     pub address: String,
+    /// Its ground's.
+    pub secret: String,
     /// Whether it is asked to end before it is killed.
     pub quits: bool,
 }
@@ -148,12 +158,11 @@ impl Site<'_> {
             port: free_port()?,
             secret: secret()?,
         };
-        let home = furnish(recipe, &ground);
+        let (files, before) = (recipe.files(&ground), recipe.before(&ground));
+        let home = furnish(recipe, &ground, &files);
         let home = home.map_err(|said| failed("cannot prepare", recipe, &said))?;
-        for words in recipe.before(&ground) {
-            self.run_to_its_end(&words, &home)
-                .map_err(|said| failed("cannot prepare", recipe, &said))?;
-        }
+        self.run_before(&before, &home)
+            .map_err(|said| failed("cannot prepare", recipe, &said))?;
         let words = [
             vec![first_word(recipe, &ground)?],
             recipe.arguments(&ground),
@@ -167,8 +176,11 @@ impl Site<'_> {
             pid,
             restart: Restart {
                 words,
+                files,
+                before,
                 home,
                 address: ground.address(),
+                secret: ground.secret.clone(),
                 quits: recipe.quits(),
             },
         });
@@ -182,6 +194,24 @@ impl Site<'_> {
     pub(super) fn start_again(&self, restart: &Restart) -> Result<u32, String> {
         self.spawn(&restart.words, &restart.home)
             .map_err(|error| format!("cannot start {} again: {error}", restart.words[0]))
+    }
+
+    /// As [`Site::start_again`], in its directory as it was before the first start.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(super) fn start_empty(&self, restart: &Restart) -> Result<u32, String> {
+        let home = &restart.home;
+        empty(&home.directory)
+            .and_then(|()| home.fill(&restart.files))
+            .map_err(|error| format!("cannot empty {}: {error}", home.directory.display()))?;
+        self.run_before(&restart.before, home)?;
+        self.start_again(restart)
+    }
+
+    fn run_before(&self, commands: &[Words], home: &Home) -> Result<(), String> {
+        let mut commands = commands.iter();
+        commands.try_for_each(|words| self.run_to_its_end(words, home))
     }
 
     fn run_to_its_end(&self, words: &[String], home: &Home) -> Result<(), String> {
@@ -263,6 +293,7 @@ impl Site<'_> {
                     .env("LC_ALL", "C")
                     // Ours may be closed to the user that it runs as.
                     .env("TMPDIR", directory)
+                    .envs(WallClock::environment(self.clock))
                     .current_dir(directory)
                     .stdin(Stdio::null())
                     .stdout(output)
@@ -279,25 +310,51 @@ impl Site<'_> {
 
 /// Writes the recipe's files and opens the log, and then gives the directory to the user that
 /// the server runs as: from then on nothing of it is opened here.
-fn furnish(recipe: &dyn LaunchRecipe, ground: &Ground) -> Result<Home, String> {
+fn furnish(
+    recipe: &dyn LaunchRecipe,
+    ground: &Ground,
+    files: &[(&str, String)],
+) -> Result<Home, String> {
     let wrong = |error: io::Error| error.to_string();
-    let user = user_of(recipe)?;
-    let give = |path: &Path| match user {
-        Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
-        None => Ok(()),
-    };
-    let log = ServerLog::create(&ground.directory).map_err(wrong)?;
-    for (name, contents) in recipe.files(ground) {
-        let path = ground.directory.join(name);
-        fs::write(&path, contents).map_err(wrong)?;
-        give(&path).map_err(wrong)?;
-    }
-    give(&ground.directory).map_err(wrong)?;
-    Ok(Home {
+    let home = Home {
         directory: ground.directory.clone(),
-        user,
-        log,
-    })
+        user: user_of(recipe)?,
+        log: ServerLog::create(&ground.directory).map_err(wrong)?,
+    };
+    home.fill(files).map_err(wrong).map(|()| home)
+}
+
+impl Home {
+    /// Writes files into its directory, which is still ours, and gives both away.
+    fn fill(&self, files: &[(&str, String)]) -> io::Result<()> {
+        let give = |path: &Path| match self.user {
+            Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
+            None => Ok(()),
+        };
+        for (name, contents) in files {
+            let path = self.directory.join(name);
+            fs::write(&path, contents)?;
+            give(&path)?;
+        }
+        give(&self.directory)
+    }
+}
+
+/// Makes a directory anew, which is empty and ours again: in one that belongs to a server's user,
+/// a link may stand where we write. Files of killed processes may come while it is removed.
+///
+/// # Errors
+/// The system's.
+pub(super) fn empty(directory: &Path) -> io::Result<()> {
+    const TRIES: usize = 50;
+    let mut tries = 0..TRIES;
+    while let Err(error) = fs::remove_dir_all(directory) {
+        if tries.next().is_none() {
+            return Err(error);
+        }
+        std::thread::sleep(LOOK);
+    }
+    fs::DirBuilder::new().mode(0o700).create(directory)
 }
 
 /// The user that a server runs as; None: ours.

@@ -3,14 +3,16 @@
 use super::latencies::latencies;
 use super::run::Run;
 use super::servers::Servers;
-use crate::order::{RecoverOrder, Reply, Request, RunOrder};
+use crate::order::{RecoverOrder, Reply, Request, RunOrder, VerifyOrder};
 use jostle_harness::interference::Outside;
 use jostle_harness::{Aborted, Context, anchor, not_removed, opened, receive, send};
+use jostle_model::plan::Fault;
 use jostle_sys::clock::Clock;
 use jostle_sys::cpu;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::process;
 use jostle_targets::Spec;
+use jostle_verify::WallClock;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -45,6 +47,7 @@ fn work(context: &Context) {
             Ok(Request::Cost(cost)) => run(context, &cost.run, Some(cost.blocks)),
             Ok(Request::Sweep(sweep)) => jostle_connections::sweep(context, &sweep),
             Ok(Request::Recover(order)) => recover(context, &order),
+            Ok(Request::Verify(order)) => verify(context, &order),
             Ok(Request::Latencies { timer_slack }) => {
                 Reply::Latencies(latencies(context, timer_slack))
             }
@@ -104,6 +107,25 @@ fn recover(context: &Context, order: &RecoverOrder) -> Reply {
         let servers = Servers::new(context, ledger, &[]).lasting();
         match jostle_recover::recovered(context, ledger, &servers, order, spec) {
             Ok(data) => Reply::Recovered(Box::new(data)),
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
+    })
+}
+
+/// A time of random faults.
+fn verify(context: &Context, order: &VerifyOrder) -> Reply {
+    within(&order.target, |ledger, spec| {
+        let sets_clock = order.faults.contains(&Fault::Clock);
+        let done = match sets_clock.then(|| WallClock::make(ledger)).transpose() {
+            Err(said) => Err(Aborted(said)),
+            Ok(clock) => {
+                // As above.
+                let servers = Servers::new(context, ledger, &[]).lasting().by(clock);
+                jostle_verify::verified(context, ledger, &servers, order, spec)
+            }
+        };
+        match done {
+            Ok(data) => Reply::Verified(Box::new(data)),
             Err(Aborted(text)) => Reply::Failed(text),
         }
     })

@@ -5,7 +5,7 @@
 //! lock daemon need not contain the daemon.
 
 use super::died::death;
-use super::programs::{Restart, Site, Started};
+use super::programs::{Restart, Site, Started, empty};
 use jostle_harness::Context;
 use jostle_recover::Service;
 use jostle_sys::ledger::Ledger;
@@ -13,6 +13,7 @@ use jostle_sys::waited::{self, Waited};
 use jostle_sys::{cpu, process};
 use jostle_targets::program::{LaunchRecipe, Launched, secret};
 use jostle_targets::{Launcher, SetupError};
+use jostle_verify::WallClock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::{OnceCell, RefCell};
 use std::fs::File;
@@ -55,6 +56,8 @@ pub(super) struct Servers<'a> {
     cpus: &'a [usize],
     /// Whether a server may be killed and started again, so that it needs a directory.
     lasting: bool,
+    /// Their wall clock, where that is set.
+    clock: Option<WallClock>,
     /// The password of those that take one, once the first was started.
     secret: OnceCell<String>,
     running: RefCell<Vec<Running>>,
@@ -109,6 +112,7 @@ impl<'a> Servers<'a> {
             ledger,
             cpus,
             lasting: false,
+            clock: None,
             secret: OnceCell::new(),
             running: RefCell::new(Vec::new()),
         }
@@ -117,6 +121,12 @@ impl<'a> Servers<'a> {
     /// Marks its servers as ones that may be killed and started again.
     pub(super) fn lasting(mut self) -> Servers<'a> {
         self.lasting = true;
+        self
+    }
+
+    /// Lets them run by this wall clock.
+    pub(super) fn by(mut self, clock: Option<WallClock>) -> Servers<'a> {
+        self.clock = clock;
         self
     }
 
@@ -168,6 +178,7 @@ impl<'a> Servers<'a> {
             context: self.context,
             ledger: self.ledger,
             cpus: self.cpus,
+            clock: self.clock.as_ref(),
         }
     }
 
@@ -227,6 +238,7 @@ impl<'a> Servers<'a> {
             // Only returns if it failed.
             let mut command = Command::new("/proc/self/exe");
             command.args([VERB, server]).env(PASSWORD, secret);
+            command.envs(WallClock::environment(self.clock.as_ref()));
             if let Some(address) = at.filter(|address| !address.starts_with('/')) {
                 command.args(["--at", address]);
             }
@@ -339,6 +351,36 @@ impl Launcher for Servers<'_> {
 
 impl Service for Servers<'_> {
     fn start_again(&self) -> Result<(), String> {
+        self.restart(false)
+    }
+
+    fn start_empty(&self) -> Result<(), String> {
+        self.restart(true)
+    }
+
+    fn places(&self) -> Vec<(String, Option<String>)> {
+        let running = self.running.borrow();
+        let places = running
+            .iter()
+            .filter_map(|running| match running.again.as_ref()? {
+                Again::Ours { address, .. } => Some((address.clone(), self.secret())),
+                Again::Followed(restart) => {
+                    Some((restart.address.clone(), Some(restart.secret.clone())))
+                }
+            });
+        places.collect()
+    }
+
+    fn set_clock(&self, ahead_ns: i64) -> Result<(), String> {
+        let clock = self.clock.as_ref();
+        let clock = clock.ok_or("the servers run by the machine's own clock")?;
+        clock.set(ahead_ns)
+    }
+}
+
+impl Servers<'_> {
+    /// Starts those again that were killed; `empties`: without what they had written.
+    fn restart(&self, empties: bool) -> Result<(), String> {
         let killed: Vec<Running> = self.running.take();
         for Running {
             pid, again, name, ..
@@ -356,10 +398,19 @@ impl Service for Servers<'_> {
                     address,
                     directory,
                 } => {
+                    if empties {
+                        empty(directory).map_err(|error| {
+                            format!("cannot empty {}: {error}", directory.display())
+                        })?;
+                    }
                     self.start_at(server, Some(address), Some(directory))?;
                 }
                 Again::Followed(restart) => {
-                    let pid = self.site().start_again(restart)?;
+                    let site = self.site();
+                    let pid = match empties {
+                        true => site.start_empty(restart)?,
+                        false => site.start_again(restart)?,
+                    };
                     let restart = restart.clone();
                     self.note(name, Started { pid, restart });
                 }

@@ -62,7 +62,7 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     let name = &spec.typed;
     refuse_where! {
         spec.entry.family != Family::Connection =>
-            "{name} is no connection; connect takes: {}", names();
+            "{name} is not a connection; connect takes: {}", names();
     }
     let (embedded, unix) = (spec.argument.is_none(), !spec.entry.has_ports());
     let many = |list: &Option<List>| list.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 1));
@@ -87,13 +87,13 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     ];
     if let Some((_, option)) = served.iter().find(|(set, _)| *set && !embedded) {
         return refuse(format!(
-            "the server of {name} is not ours; {option} works with: {}, without an address",
+            "jostle does not run the server of {name}; {option} works with: {}, without an address",
             names()
         ));
     }
     refuse_where! {
         unix && plan.accept == Some(Accept::ReusePort) =>
-            "{name}: a path is bound once; --accept reuseport works with: tcp";
+            "{name}: only one socket can bind a path; --accept reuseport works with: tcp";
     }
     let place = spec.argument.as_deref().unwrap_or("//127.");
     let mut local = ["//127.", "//localhost:"].iter();
@@ -115,7 +115,7 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
 fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
     match plan.rate.as_ref().map(|rate| rate.0.as_slice()) {
         None | Some([1..=MOST_RATE]) => {}
-        Some([_, _, ..]) => return refuse("--rate: one number of connections a second"),
+        Some([_, _, ..]) => return refuse("--rate takes one number of connections a second"),
         Some(_) => return refuse(format!("--rate: 1 to {MOST_RATE}")),
     }
     check_spans(plan)
@@ -134,20 +134,20 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
         ];
         if let Some((_, option)) = idle.iter().find(|(set, _)| *set) {
             return refuse(format!(
-                "--only bind connects to nobody, so that {option} has nothing to do; leave one out"
+                "--only bind does not connect, so {option} has no effect; leave one out"
             ));
         }
     }
     let shared = plan.accept == Some(Accept::Shared);
     refuse_where! {
         plan.acceptors == Some(1) && !shared =>
-            "--accept: one acceptor has nobody to share with; --acceptors 4, or leave it out";
+            "--accept needs several acceptors; use --acceptors 4, or leave it out";
     }
     // Sockets of `unix` use up descriptors and memory alone.
     let tcp = specs.iter().any(|spec| spec.entry.has_ports());
     refuse_where! {
         !tcp && plan.listeners.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 0)) =>
-            "--listeners are TCP sockets; they work with: tcp";
+            "--listeners opens TCP sockets; it works with: tcp";
     }
     Ok(())
 }
@@ -226,12 +226,15 @@ mod tests {
                     p.only = Some(Only::Bind);
                     p.rate = Some(List(vec![5]));
                 },
-                "--rate has nothing to do",
+                "--rate has no effect",
             ),
             (|p| p.open = Some(List(vec![0])), "--open: 1 to"),
             (|p| p.sources = Some(List(vec![0])), "--sources: 1 to"),
             (|p| p.ports = Some(0), "--ports: 1 to"),
-            (|p| p.rate = Some(List(vec![1, 2])), "--rate: one number"),
+            (
+                |p| p.rate = Some(List(vec![1, 2])),
+                "--rate takes one number",
+            ),
             (|p| p.runs = Some(0), "--runs: 1 to"),
             (
                 |p| p.workers = Some(List(vec![2])),

@@ -24,12 +24,14 @@ pub(crate) fn check(plan: &Plan) -> Result<(), UsageError> {
     }
     match (plan.keep, plan.lease) {
         (None, Some(lease)) => refuse(format!(
-            "--lease {lease}: leases are renewed where locks are kept for a time; add --for {}",
+            "--lease {lease}: jostle renews leases only while it keeps locks for a time; add --for {}",
             least(lease)
         )),
-        (Some(_), Some(Nanos::ZERO)) => refuse("--lease 0: such a lock is over at once"),
+        (Some(_), Some(Nanos::ZERO)) => {
+            refuse("--lease 0: the lock is over at once; give a longer lease")
+        }
         (Some(_), _) if plan.carrier == Some(Carrier::Tasks) => refuse(
-            "--for --as tasks: each worker renews what it holds by itself; --as threads, or \
+            "--for --as tasks: each worker must renew its own leases; use --as threads, or \
              --as processes",
         ),
         _ => Ok(()),
@@ -49,8 +51,8 @@ pub(crate) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     }
     let shorter = Nanos(span.0 / LEASES / 1_000_000 * 1_000_000);
     refuse(format!(
-        "{spec} --for {span}: its lease is {lease}, and fewer than {LEASES} of them show too few \
-         renewals; --for {}, or --lease {shorter}",
+        "{spec} --for {span}: its lease is {lease}, and {LEASES} leases are the least that show enough \
+         renewals; use --for {}, or --lease {shorter}",
         least(lease)
     ))
 }
@@ -68,8 +70,8 @@ pub(crate) fn check_lease(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
         return Ok(());
     }
     refuse(format!(
-        "{spec} -b {hold}: its lease is {lease}, and its clients do not renew it while they hold; \
-         --hold {}, or a lock whose clients do, such as redisson or zookeeper",
+        "{spec} -b {hold}: its lease is {lease}, and its clients do not renew it while they hold; use \
+         --hold {}, or a lock whose clients renew, such as redisson or zookeeper",
         Nanos(lease.0 / 2)
     ))
 }

@@ -31,11 +31,10 @@ pub fn resolve_over(
 fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let plan = &resolved.plan;
     refuse_where! {
-        plan.workload == Workload::Recover =>
-            "recover strikes what runs on one host; start it there, without the launcher";
+        matches!(plan.workload, Workload::Recover | Workload::Verify) =>
+            "{} works on one host; start it there, without the launcher", plan.workload;
         plan.keep.is_some() =>
-            "--for: what keeping locks costs is measured on one host; start it there, without the \
-             launcher";
+            "--for works on one host; start it there, without the launcher";
     }
     if plan.workload == Workload::Connect {
         check_listed(plan, hosts as u64)?;
@@ -43,7 +42,7 @@ fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
     if let Some(many) = generators.iter().find(|k| **k > hosts as u64) {
         return refuse(format!(
-            "--generators {many}: with several hosts each is a generator, and there are {hosts}; \
+            "--generators {many}: each of the {hosts} hosts is one generator; \
              start more ranks (mpirun -n {many}), or list fewer"
         ));
     }
@@ -60,8 +59,8 @@ fn check_listed(plan: &Plan, hosts: u64) -> Result<(), UsageError> {
         .find(|(before, open)| *open < before + hosts)
     {
         Some((before, open)) => refuse(format!(
-            "--open: from {before} to {open} there is not one connection for each of the {hosts} \
-             hosts; list numbers that are further apart"
+            "--open: {before} and {open} lie too close together for {hosts} hosts, each of which adds a \
+             connection; list numbers that are further apart"
         )),
         None => Ok(()),
     }
@@ -73,7 +72,7 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
     let is_named = place.is_some_and(|place| place.starts_with("//"));
     let (why, remedy) = match spec.entry.family {
         Family::File if place.is_none() => (
-            "its files are on each host by itself",
+            "each host has a file of its own",
             format!("name one on a file system that all of them share: {spec}:PATH"),
         ),
         Family::Semaphore | Family::Memory => (
@@ -87,18 +86,18 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
             "on several hosts, pipe:COMMAND with a program that reaches the lock".to_owned(),
         ),
         Family::Service if !is_named => (
-            "without an address it is launched on one host, for that host alone",
+            "without an address jostle launches it for one host alone",
             format!(
                 "start its server where all hosts reach it, and name {}",
                 addressed(spec)
             ),
         ),
         Family::Server if spec.entry.is_launched() && !is_named => (
-            "without an address it is launched on one host only",
+            "without an address jostle launches it on one host only",
             format!("start its server and name {}", spec.entry.addressed()),
         ),
         Family::Connection if !is_named => (
-            "the server that it brings along is reached on its own host only",
+            "only its own host can reach the server that jostle brings",
             format!(
                 "start one and name {}",
                 first(
@@ -137,6 +136,9 @@ fn first(entries: &mut dyn Iterator<Item = &'static Entry>) -> String {
 pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
     if resolved.plan.workload == Workload::Recover {
         return super::recover::notes(resolved);
+    }
+    if resolved.plan.workload == Workload::Verify {
+        return super::verify::notes(resolved);
     }
     let mut apart = kinds_apart(resolved);
     apart.extend(tasks_stay(resolved));
@@ -270,8 +272,8 @@ mod tests {
         let table: [(&[u64], usize, Option<&str>); 5] = [
             (&[3, 6], 3, None),
             (&[1], 1, None),
-            (&[2, 100], 3, Some("from 0 to 2")),
-            (&[10, 12], 3, Some("from 10 to 12")),
+            (&[2, 100], 3, Some("0 and 2 lie too close")),
+            (&[10, 12], 3, Some("10 and 12 lie too close")),
             (&[100, 10], 3, None), // in whatever order
         ];
         for (open, hosts, says) in table {

@@ -30,8 +30,8 @@ pub(crate) fn fill_in(plan: &mut Plan) -> Result<(), UsageError> {
     }
     refuse_where! {
         plan.duration.is_some() =>
-            "-t: a step of --find lasts for a number of requests, which the objective decides; \
-             leave it out";
+            "-t: --find ends each step after a number of requests, by the objective; \
+             leave -t out";
     }
     plan.rate.get_or_insert_with(|| List(SEARCHED.to_vec()));
     Ok(())
@@ -47,11 +47,11 @@ fn longest(plan: &Plan, rate: u64) -> u64 {
 fn check_search(plan: &Plan, rates: &[u64]) -> Result<(), UsageError> {
     refuse_where! {
         !matches!(rates, [from, to] if from < to) =>
-            "--rate: with --find the least and the greatest load, such as 100:20k";
+            "--rate: --find takes the least and the greatest load, such as 100:20k";
     }
     if let Some(runs) = plan.runs.filter(|runs| *runs < find::FEWEST) {
         return refuse(format!(
-            "--runs {runs}: --find takes {} steps around the limit, or more",
+            "--runs {runs}: --find takes at least {} steps around the limit",
             find::FEWEST
         ));
     }
@@ -61,8 +61,8 @@ fn check_search(plan: &Plan, rates: &[u64]) -> Result<(), UsageError> {
     let needed_s = first_s * (plan.targets.len() * workers) as f64;
     match needed_s > plan.budget().as_secs_f64() {
         true => refuse(format!(
-            "--budget {}: at {} requests a second the first step takes {first_s:.1} s and a search some \
-             forty; a longer budget (--budget {:.0}s), or a greater least load (--rate)",
+            "--budget {}: at {} requests a second one step takes {first_s:.1} s, and a search takes some \
+             forty; give more (--budget {:.0}s), or begin with a greater load (--rate)",
             plan.budget(),
             rates[0],
             40.0 * needed_s,
@@ -82,9 +82,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
     let rates = plan.rate.as_ref().map_or(&[][..], |list| &list.0);
     refuse_where! {
         rates.is_empty() || rates.iter().any(|rate| *rate == 0 || *rate > MOST_RATE) =>
-            "--rate: 1 to {MOST_RATE} requests a second";
+            "--rate takes 1 to {MOST_RATE} requests a second";
         plan.warmup.is_some_and(|warmup| warmup < LEAST_WARMUP) =>
-            "--warmup: at least 10ms, so that all workers are on their way";
+            "--warmup: give at least 10ms, so that all workers have started";
     }
     if plan.find.is_some() {
         check_search(plan, rates)?;
@@ -94,7 +94,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
     let planned = u128::from(most) * u128::from(span) / 1_000_000_000;
     refuse_where! {
         planned > u128::from(MOST_PLANNED) =>
-            "--rate {most}: {planned} requests in one run, at most {MOST_PLANNED}; a shorter -t";
+            "--rate {most} plans {planned} requests in one run, more than {MOST_PLANNED}; give a \
+             shorter -t";
     }
     Ok(())
 }
@@ -106,10 +107,10 @@ pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
 pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     refuse_where! {
         plan.carrier == Some(Carrier::Tasks) =>
-            "{spec} --as tasks: a request that waits would delay all others of its thread; \
+            "{spec} --as tasks: a request that waits delays all others of its thread; use \
              --as processes or threads";
         plan.measure == Some(Measure::Counts) =>
-            "{spec} --measure counts: how late a request is has to be stamped; leave it out";
+            "{spec} --measure counts: rate needs stamps to tell how late requests are; leave it out";
     }
     Ok(())
 }
@@ -158,7 +159,7 @@ mod tests {
                 |p| p.hold = Some(jostle_model::Busy::Sleep(Nanos(1))),
                 "rate has no hold",
             ),
-            (|p| p.targets = vec!["tcp".into()], "is no lock"),
+            (|p| p.targets = vec!["tcp".into()], "is not a lock"),
         ];
         for (change, part) in table {
             let error = resolution(*change).unwrap_err().to_string();

@@ -51,6 +51,7 @@ pub(crate) fn makes_sense(fault: Fault, spec: &Spec) -> bool {
         Fault::Kill | Fault::Stop => true,
         Fault::Cut => is_launched && spec.entry.is_over_tcp() && link::may_cut(),
         Fault::ServerKill | Fault::ServerStop => is_launched,
+        Fault::CutTo | Fault::CutFrom | Fault::ServerWipe | Fault::Clock => false,
     }
 }
 
@@ -62,13 +63,13 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     let chosen = !resolved.given.iter().any(|option| option == "--fault");
     let mut specs = resolved.specs.iter();
     let uncut = specs.find(over_tcp).filter(|_| chosen && !link::may_cut());
-    let uncut = uncut.map(|spec| format!("cut is left out: {}", why(Fault::Cut, spec)));
+    let uncut = uncut.map(|spec| format!("without cut, since {}", why(Fault::Cut, spec)));
     let left_out = faults.flat_map(|fault| {
         let specs = resolved.specs.iter();
         let without = specs.filter(|spec| !makes_sense(*fault, spec));
         without.map(move |spec| {
             let why = why(*fault, spec);
-            format!("{fault} is left out of {}: {why}", spec.typed)
+            format!("{}: without {fault}, since {why}", spec.typed)
         })
     });
     uncut.into_iter().chain(left_out).collect()
@@ -76,17 +77,18 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
 
 fn why(fault: Fault, spec: &Spec) -> String {
     match spec.entry.is_remote() {
+        _ if fault.is_of_verify() => "only `jostle verify` has it".to_owned(),
         true if fault == Fault::Cut && !spec.entry.is_over_tcp() => {
-            "there is no network between its workers and their server".to_owned()
+            "no network lies between its workers and their server".to_owned()
         }
         true if fault == Fault::Cut && spec.argument.is_none() && !link::may_cut() => {
             "this kernel lets only root cut a connection".to_owned()
         }
         true => format!(
-            "only a server that jostle launches can be struck (`{}` without an address)",
+            "jostle strikes only servers that it launches (`{}` without an address)",
             spec.entry.name
         ),
-        false => "no server keeps it".to_owned(),
+        false => "it has no server".to_owned(),
     }
 }
 
@@ -94,9 +96,9 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
     let name = &spec.typed;
     refuse_where! {
         spec.entry.is_asked() || spec.entry.family == Family::Connection =>
-            "{name} is no lock; recover takes locks, such as flock, lockd or redis";
+            "{name} is not a lock; recover takes locks, such as flock, lockd or redis";
         !spec.entry.lock.excludes =>
-            "{name} grants all, so that nobody waits for it; recover takes locks that exclude";
+            "{name} grants everybody, so nobody waits; recover takes locks that exclude";
     }
     Ok(())
 }
@@ -105,7 +107,7 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
 /// must have one.
 fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
     refuse_where! {
-        faults.is_empty() => "--fault: at least one, such as kill";
+        faults.is_empty() => "--fault: name at least one, such as kill";
     }
     if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
         return refuse(format!(
@@ -138,12 +140,12 @@ fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
 fn check_times(plan: &Plan) -> Result<(), UsageError> {
     for (option, time) in [("--within", plan.within), ("--pause", plan.pause)] {
         refuse_where! {
-            time == Some(Nanos::ZERO) => "{option} 0: nothing can be seen in no time";
+            time == Some(Nanos::ZERO) => "{option} 0 leaves no time to watch; give more";
         }
     }
     refuse_where! {
         plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) =>
-            "--lease {}: at least {SHORTEST_LEASE}, since it must not end before the fault strikes",
+            "--lease {} may end before the fault strikes; give at least {SHORTEST_LEASE}",
             plan.lease();
     }
     check_spans(plan)
@@ -177,16 +179,16 @@ mod tests {
         };
         assert_eq!(
             refused(&["flock"], &[Fault::Kill, Fault::ServerKill]).unwrap(),
-            "flock --fault server-kill: no server keeps it; --fault kill,stop strikes the owner"
+            "flock --fault server-kill: it has no server; --fault kill,stop strikes the owner"
         );
         let named = refused(&["redis://localhost:6379"], &[Fault::ServerStop]).unwrap();
         assert!(
-            named.contains("only a server that jostle launches"),
+            named.contains("jostle strikes only servers that it launches"),
             "{named}"
         );
         assert_eq!(
             refused(&["lockd+unix"], &[Fault::Cut]).unwrap(),
-            "lockd+unix --fault cut: there is no network between its workers and their server; \
+            "lockd+unix --fault cut: no network lies between its workers and their server; \
              --fault kill,stop strikes the owner"
         );
         assert!(refused(&["redis://localhost:6379"], &[Fault::Cut]).is_some());
@@ -239,9 +241,9 @@ mod tests {
             assert_eq!(
                 notes(&resolved),
                 [
-                    "cut is left out of flock: no server keeps it",
-                    "server-kill is left out of flock: no server keeps it",
-                    "server-stop is left out of flock: no server keeps it"
+                    "flock: without cut, since it has no server",
+                    "flock: without server-kill, since it has no server",
+                    "flock: without server-stop, since it has no server"
                 ]
             );
             // What was run can be run again.

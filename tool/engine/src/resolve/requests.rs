@@ -32,14 +32,14 @@ pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
     let lock = specs.iter().find(|spec| !spec.entry.is_asked());
     if let (Some(asked), Some(lock), Shape::Stream) = (asked, lock, plan.workload.shape()) {
         return refuse(format!(
-            "{lock} is a lock and {asked} answers requests: their figures do not compare; measure \
-             them one after the other"
+            "{lock} is a lock and {asked} answers requests, so their figures cannot be compared; \
+             measure them one after the other"
         ));
     }
     let named = |spec: &Spec| spec.argument.is_some() && spec.entry.is_remote();
     if plan.credentials.is_some() && asked.is_none() && !specs.iter().any(named) {
         return refuse(
-            "--credentials: no target here is a server of yours; name one, such as \
+            "--credentials is for a server of your own; name one, such as \
              redis://HOST:PORT"
                 .to_owned(),
         );
@@ -48,7 +48,7 @@ pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
         let mut set = OPTIONS.iter().filter(|option| option.get(plan).is_some());
         if let Some(option) = set.find(|option| option.heading == Heading::Requests) {
             return refuse(format!(
-                "{}: it is for requests, and no target here answers any; {}",
+                "{} is for targets that answer requests; {}",
                 option.flag(),
                 examples()
             ));
@@ -58,9 +58,9 @@ pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
     let codes = plan.expect.as_ref().map_or(&[][..], |list| &list.0);
     refuse_where! {
         plan.expect.is_some() && (codes.is_empty() || codes.iter().any(|c| *c > GREATEST_CODE)) =>
-            "--expect: codes from 0 to {GREATEST_CODE}";
-        plan.call_timeout == Some(Nanos::ZERO) => "--call-timeout 0: no call ends in no time";
-        plan.numbers == Some(0) => "--numbers 0: at least one number, or leave it out";
+            "--expect takes codes from 0 to {GREATEST_CODE}";
+        plan.call_timeout == Some(Nanos::ZERO) => "--call-timeout 0: no call is so quick; give more";
+        plan.numbers == Some(0) => "--numbers 0: give at least one number, or leave it out";
     }
     check_null(plan)
 }
@@ -76,7 +76,7 @@ fn check_null(plan: &Plan) -> Result<(), UsageError> {
     match spec.entry.is_asked() {
         true => Ok(()),
         false => refuse(format!(
-            "--null {null}: it is a lock; name a request that does nothing, or `{}`",
+            "--null {null} is a lock; name a request that does nothing, or `{}`",
             defaults::NO_NULL
         )),
     }
@@ -92,17 +92,17 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
         Workload::Stream | Workload::Rate | Workload::Spread
     ) {
         return refuse(format!(
-            "{spec} is no lock; its requests are made by `jostle stream` and `jostle rate`"
+            "{spec} is not a lock; `jostle stream` and `jostle rate` send it requests"
         ));
     }
     refuse_where! {
         plan.carrier == Some(Carrier::Tasks) =>
-            "{spec} --as tasks: a call that waits would stop all workers of its thread; \
+            "{spec} --as tasks: a call that waits stops all workers of its thread; use \
              --as processes or threads";
         plan.measure == Some(Measure::Counts) =>
-            "{spec} --measure counts: a request is long enough to be stamped; leave it out";
+            "{spec} --measure counts saves nothing, since requests take long; leave it out";
         plan.pipeline() > 1 =>
-            "{spec} is asked one request at a time; --pipeline is for lock services";
+            "{spec} takes one request at a time; --pipeline is for lock services";
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
 fn examples() -> String {
     let names = jostle_targets::REQUESTS.iter();
     let names: Vec<&str> = names.map(|target| target.entry.name).collect();
-    format!("those that do: {}", names.join(", "))
+    format!("name one of: {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -153,12 +153,12 @@ mod tests {
             (
                 &["flock", "redis"],
                 |p| p.credentials = Some("own".to_owned()),
-                "--credentials: no target here is a server of yours",
+                "--credentials is for a server of your own",
             ),
             (
                 &["flock"],
                 |p| p.expect = Some(List(vec![0])),
-                "--expect: it is for requests",
+                "--expect is for targets that answer requests",
             ),
             (
                 &["exec:true"],
@@ -168,13 +168,13 @@ mod tests {
             (
                 &["exec:true"],
                 |p| p.call_timeout = Some(Nanos::ZERO),
-                "no call ends",
+                "no call is so quick",
             ),
             (&["exec:true"], |p| p.numbers = Some(0), "at least one"),
             (
                 &["exec:true"],
                 |p| p.null = Some("flock".into()),
-                "it is a lock",
+                "is a lock",
             ),
             (
                 &["exec:true"],
@@ -199,7 +199,7 @@ mod tests {
             (
                 &["exec:true"],
                 |p| p.workload = Workload::Contend,
-                "no lock; its requests are made by `jostle stream` and `jostle rate`",
+                "not a lock; `jostle stream` and `jostle rate` send it requests",
             ),
             (&["exec"], |_| {}, "write exec:COMMAND"),
         ];

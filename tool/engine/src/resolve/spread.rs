@@ -28,18 +28,18 @@ pub(super) fn check(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     let in_flight = plan.in_flight.unwrap_or(0);
     let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
     refuse_where! {
-        generators.is_empty() || generators.contains(&0) => "--generators: at least one is needed";
+        generators.is_empty() || generators.contains(&0) => "--generators: give at least one";
     }
     if let Some(many) = generators.iter().find(|k| **k > in_flight) {
         return refuse(format!(
             "--generators {many} --in-flight {in_flight}: each generator keeps at least one in \
-             flight; fewer generators, or more in flight"
+             flight; use fewer generators, or more in flight"
         ));
     }
     let most = allowed.len().max(1) as f64;
     match plan.generator_cpu {
         Some(cpus) if !(LEAST_CPUS..=most).contains(&cpus) => refuse(format!(
-            "--generator-cpu: from {LEAST_CPUS} to {most}, in CPUs' worth of time"
+            "--generator-cpu takes a number of CPUs from {LEAST_CPUS} to {most}"
         )),
         _ => Ok(()),
     }
@@ -84,7 +84,7 @@ mod tests {
             (|p| p.generator_cpu = Some(0.001), "from 0.01 to 3"),
             (|p| p.generator_cpu = Some(f64::NAN), "from 0.01 to 3"),
             (|p| p.workers = Some(List(vec![1])), "spread has no workers"),
-            (|p| p.targets = vec!["tcp".into()], "is no lock"),
+            (|p| p.targets = vec!["tcp".into()], "is not a lock"),
         ];
         for (change, part) in table {
             let error = resolution(*change).unwrap_err().to_string();

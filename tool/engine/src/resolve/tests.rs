@@ -49,7 +49,7 @@ fn a_workload_refuses_what_it_cannot_do_with_what_would() {
         (
             Workload::Stream,
             |p| p.generator_threads = Some(2),
-            "add --as tasks",
+            "works with --as tasks only",
         ),
         (
             Workload::Contend,
@@ -58,7 +58,7 @@ fn a_workload_refuses_what_it_cannot_do_with_what_would() {
                 p.carrier = Some(Carrier::Tasks);
                 p.hold = Some(Busy::Spin(Nanos(1)));
             },
-            "a hold and idle that sleep",
+            "let hold and idle sleep",
         ),
         (
             Workload::Contend,
@@ -68,7 +68,7 @@ fn a_workload_refuses_what_it_cannot_do_with_what_would() {
         (
             Workload::Contend,
             |p| p.keys = Some(List(vec![1, 2])),
-            "`jostle hold` sweeps",
+            "`jostle hold` takes several",
         ),
         (
             Workload::Stream,
@@ -91,7 +91,7 @@ fn a_workload_refuses_what_it_cannot_do_with_what_would() {
                 p.targets = vec!["redis".into()];
                 p.pipeline = Some(10);
             },
-            "--names own, or -w 1, or one of: lockd, lockd+unix",
+            "use --names own, -w 1, or one of: lockd, lockd+unix",
         ),
         (
             Workload::Hold,
@@ -99,7 +99,7 @@ fn a_workload_refuses_what_it_cannot_do_with_what_would() {
                 p.workers = Some(List(vec![2]));
                 p.keys = Some(List(vec![1_000_000]));
             },
-            "2000000 locks in all",
+            "makes 2000000 locks",
         ),
     ];
     for (workload, change, says) in table {
@@ -152,7 +152,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (|p| p.duration = Some(Nanos::ZERO), "a pilot decides"),
         (|p| p.runs = Some(0), "--runs: 1 to"),
         (|p| p.keys = Some(List(vec![0])), "--keys: 1 to"),
-        (|p| p.timer_slack = Some(Nanos::ZERO), "write 50us"),
+        (|p| p.timer_slack = Some(Nanos::ZERO), "type 50us"),
         (|p| p.shared = Some(1.5), "from 0 to 1"),
         (|p| p.shared = Some(f64::NAN), "from 0 to 1"),
         (
@@ -189,7 +189,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
                 p.targets = vec!["redis".into()];
                 p.hold = Some(Busy::Sleep(Nanos::from_millis(30_000)));
             },
-            "do not renew it while they hold; --hold 15s",
+            "do not renew it while they hold; use --hold 15s",
         ),
         (
             |p| {

@@ -29,6 +29,7 @@ options! {
         Churn => Swept("1:2"), "Workers, a list; each opens sessions of its own";
         Hold => Swept("1"), "Workers, a list; each holds locks of its own";
         Rate => Swept("64"), "Most requests in flight, a list";
+        Verify => Fixed("6"), "Client processes, one number";
     }
     hold: Busy = "hold" else (Busy::Sleep(Nanos::ZERO)), short('b'), unit(Unit::Micros) {
         Contend => Fixed("1ms"), "Time the lock is held; negative: spin";
@@ -51,6 +52,7 @@ options! {
             "Runs of each point; with --find, steps around the limit";
         Connect => Decided("3 to 15, as spread and budget demand"), "Sweeps of each curve";
         Recover => Fixed("20"), "Runs of each target and fault";
+        Verify => Fixed("1"), "Runs of each target; the second has the next seed, and so on";
     }
     warmup: Nanos = "warmup", under(Measuring) {
         Contend => Decided("a pilot decides"), "Time between the last arrival and the window";
@@ -96,10 +98,12 @@ options! {
     keys: List = "keys", between(1, MOST_KEYS) {
         Contend => Fixed("1"), "Locks, one number; each operation picks one at random";
         Hold => Swept("1000:10000"), "Locks that each worker holds, a list";
+        Verify => Fixed("3"), "Locks, one number; each call picks one at random";
     }
     // A shorter time than a second is mostly the start and the end of it.
     keep: Nanos = "for" else (Nanos::ZERO), between(1_000_000_000, 43_200_000_000_000) {
         Hold => Absent, "Keep the locks for this long, and renew their leases, before they are released";
+        Verify => Fixed("60s"), "How long clients call and faults strike, in each run";
     }
     // All runs of `churn` with two workers then need 13,500 ports of 14,116.
     operations: List = "operations", short('n'), between(1, 1_000_000_000) {
@@ -140,6 +144,9 @@ options! {
     fault: Vec<Fault> = "fault", value("LIST") {
         Recover
             => Swept("kill,stop,cut,server-kill,server-stop"), "Faults to inject while the lock is held, a list";
+        Verify
+            => Decided("all"), "Faults that strike at random: all that target and machine can have, or a list \
+                                (also cut-to, cut-from, server-wipe, clock)";
     }
     waiters: u64 = "waiters" else (1), between(1, 1_000) {
         Recover => Fixed("3"), "Processes that wait for the lock when the fault strikes";
@@ -153,15 +160,31 @@ options! {
     }
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" else (Nanos::ZERO) {
-        Recover => Fixed("2s"), "Lease to request, where the target's locks have one";
+        Recover | Verify => Fixed("2s"), "Lease to request, where the target's locks have one";
         Hold => Absent, "Lease to request with --for, where the target's locks can have one";
+    }
+    with: String = "with", value("SERVICE") {
+        Verify
+            => Absent, "Launch this service for pipe: and lib:, for which {SERVICE} in their words is its \
+                        HOST:PORT; faults strike it, too";
+    }
+    promise: String = "promise", value("WORDS") {
+        Verify
+            => Decided("the target's"),
+            "Judge by this promise: by=connection, lease=2s, restart, tokens, order, with commas";
+    }
+    history: String = "history", value("FILE") {
+        Verify => Absent, "Keep the history of the calls in this file; {run} is the number of the run";
+    }
+    strict: bool = "strict" else (false) {
+        Verify => Fixed("false"), "Exit with 3 also where something is undecided";
     }
     renew: Renew = "renew", value("WHICH") {
         Contend | Recover
             => Fixed("yes"), "yes: renew leases as the usual client libraries do; no: do not renew";
     }
     members: u64 = "members" else (1), between(1, 9) {
-        Contend | Stream | Hold | Rate | Spread | Recover | Churn
+        Contend | Stream | Hold | Rate | Spread | Recover | Churn | Verify
             => Absent, "Servers of the launched cluster (etcd, zookeeper)";
     }
     timer_slack: Nanos = "timer-slack" else (Nanos(1)), unit(Unit::Micros), under(Measuring) {
@@ -284,7 +307,7 @@ options! {
             => Decided("the target's"), "each: a connection for each request; keep: one for each worker";
     }
     credentials: String = "credentials", value("FILE") {
-        Contend | Stream | Hold | Rate | Spread | Recover | Churn
+        Contend | Stream | Hold | Rate | Spread | Recover | Churn | Verify
             => Decided("of the environment, or anonymous"),
             "File with the name in its first line, the password in its second, for servers of yours";
     }
@@ -298,7 +321,7 @@ options! {
                         unix:PATH, cgroup:PATH";
     }
     seed: u64 = "seed" else (0), value("SEED"), under(Measuring) {
-        Contend | Stream | Hold | Connect | Rate | Spread | Recover | Churn
+        Contend | Stream | Hold | Connect | Rate | Spread | Recover | Churn | Verify
             => Decided("a fresh one, printed"), "Seed of every random choice";
     }
 }

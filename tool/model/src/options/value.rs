@@ -175,13 +175,16 @@ impl Value for Vec<Nanos> {
     }
 }
 
-/// As the help of `jostle recover` has them: with commas.
+/// As the help of `jostle recover` has them: with commas. `all` are all that there are.
 impl Value for Vec<Fault> {
     const KIND: ValueKind = ValueKind::Form("kill, stop, cut, server-kill, server-stop");
     const EXAMPLE: &'static str = "kill,stop";
 
     fn read(typed: &str, _: Unit) -> Result<Vec<Fault>, String> {
-        typed.split([',', ':']).map(str::parse).collect()
+        match typed {
+            "all" => Ok(Fault::ALL.to_vec()),
+            _ => typed.split([',', ':']).map(str::parse).collect(),
+        }
     }
 
     fn typed(&self) -> String {

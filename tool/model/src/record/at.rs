@@ -54,6 +54,7 @@ impl At {
                 };
                 return of(&plan.generators).into_iter().map(at).collect();
             }
+            Shape::Verify => return vec![At::default()],
             Shape::Contend => vec![None],
             Shape::Stream => of(&plan.operations).into_iter().map(Some).collect(),
             Shape::Hold => of(&plan.keys).into_iter().map(Some).collect(),

@@ -25,6 +25,7 @@ mod run;
 mod spread;
 mod times;
 mod verdict;
+mod verified;
 mod waiting;
 
 pub use accounts::{Accounts, Latencies, Neighbour, Readings};
@@ -49,6 +50,7 @@ pub use run::{
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use times::Times;
 pub use verdict::{Bound, Claim, LimitedBy, Reason, Status, Verdict};
+pub use verified::{Belongs, Excerpt, ExcerptLine, FaultSeen, Promise, Verified, Violation};
 
 use crate::calibrated::Calibrated;
 use crate::connect::Closing;

@@ -3,7 +3,7 @@
 
 use super::{
     At, Buckets, Circumstances, Cpu, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad,
-    Times, Verdict, Waits, Window,
+    Times, Verdict, Verified, Waits, Window,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -118,6 +118,8 @@ pub struct Run {
     pub kept: Option<Box<Kept>>,
     /// Consequences of a fault (`recover`).
     pub recovery: Option<Box<Recovery>>,
+    /// The findings of a long time of random faults (`verify`).
+    pub verified: Option<Box<Verified>>,
     /// The traffic between workers and the server of a lock service.
     pub traffic: Option<ServerTraffic>,
     /// Servers only: what the server counted and used; without fields if nothing is known about

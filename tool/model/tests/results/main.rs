@@ -11,7 +11,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 16] = [
+const KEYED_BY_DATA: [&str; 19] = [
+    "faults",
+    "without",
+    "said",
     "codes",
     "decades",
     "errors",

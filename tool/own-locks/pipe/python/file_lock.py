@@ -10,7 +10,7 @@ file = open(sys.argv[1], "a+b")
 
 
 def join(worker, keys):
-    return "shared timeout", acquire, release
+    return "shared timeout by=process", acquire, release
 
 
 def acquire(key, shared, ms):

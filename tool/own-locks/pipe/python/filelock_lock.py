@@ -11,7 +11,7 @@ locks = []
 
 def join(worker, keys):
     locks.extend(FileLock(f"{sys.argv[1]}.{key}") for key in range(keys))
-    return "timeout", acquire, release
+    return "timeout by=process", acquire, release
 
 
 def acquire(key, shared, ms):

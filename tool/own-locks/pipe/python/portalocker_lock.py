@@ -13,7 +13,7 @@ files = []
 
 def join(worker, keys):
     files.extend(open(f"{sys.argv[1]}.{key}", "a") for key in range(keys))
-    return "shared timeout", acquire, release
+    return "shared timeout by=process", acquire, release
 
 
 def acquire(key, shared, ms):

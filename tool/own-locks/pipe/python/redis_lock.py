@@ -1,25 +1,28 @@
-"""redis-py's Lock: redis_lock.py URL PREFIX locks the keys PREFIX:0, PREFIX:1, ...
+"""redis-py's Lock: redis_lock.py URL PREFIX [LEASE] locks the keys PREFIX:0, PREFIX:1, ...
 
-A lease of 30 s frees the lock of a worker that was killed.
+A lease of so many seconds (30) frees the lock of a worker that was killed.
 """
 
+import os
 import sys
 
 import redis
+from redis.exceptions import LockNotOwnedError
 
 from peer import serve
 
-url, prefix = sys.argv[1:]
-client = redis.Redis.from_url(url)
+url, prefix, *lease = sys.argv[1:]
+lease = float(lease[0]) if lease else 30
+client = redis.Redis.from_url(url, password=os.environ.get("REDISCLI_AUTH"))
 locks = []
 
 
 def join(worker, keys):
     locks.extend(
-        client.lock(f"{prefix}:{key}", timeout=30, sleep=0.001, thread_local=False)
+        client.lock(f"{prefix}:{key}", timeout=lease, sleep=0.001, thread_local=False)
         for key in range(keys)
     )
-    return "timeout", acquire, release
+    return f"timeout renew lease={round(lease * 1000)}", acquire, release, renew
 
 
 def acquire(key, shared, ms):
@@ -31,7 +34,17 @@ def acquire(key, shared, ms):
 
 
 def release(key):
-    locks[key].release()
+    try:
+        locks[key].release()
+    except LockNotOwnedError:
+        return False
+
+
+def renew(key, ms):
+    try:
+        return locks[key].extend(ms / 1000, replace_ttl=True)
+    except LockNotOwnedError:
+        return False
 
 
 serve(join)

@@ -5,7 +5,7 @@ use crate::process::OWNER;
 use jostle_harness::{Aborted, Result};
 use jostle_model::plan::Fault;
 use jostle_model::record::{Struck, What};
-use jostle_sys::link::Link;
+use jostle_sys::link::{Link, Way};
 use jostle_sys::{clock, cpu, process};
 
 impl Recovery<'_> {
@@ -17,7 +17,7 @@ impl Recovery<'_> {
                 self.order.target
             ))
         })?;
-        let servers = || self.serving();
+        let servers = || self.service.processes();
         let program = self.board.program(OWNER);
         let (struck, stamps) = match (self.order.fault, program) {
             (Fault::Kill, None) => (Struck::Worker, at_once(&[owner], process::kill)),
@@ -32,19 +32,19 @@ impl Recovery<'_> {
                 self.program = Some(group);
                 (Struck::Program, at_once(&[group], process::stop_group))
             }
+            (Fault::CutTo | Fault::CutFrom | Fault::ServerWipe | Fault::Clock, _) => {
+                let fault = self.order.fault;
+                return Err(Aborted(format!("{fault} strikes in `jostle verify` only")));
+            }
             (Fault::Cut, _) => (Struck::Connection, self.cut(owner)?),
             (Fault::ServerKill, _) => (Struck::Service, at_once(&servers(), process::kill)),
             (Fault::ServerStop, _) => (Struck::Service, at_once(&servers(), process::stop)),
         };
         // Whoever was started meanwhile.
         match self.order.fault {
-            Fault::ServerKill => {
-                // Stopped first, none can start another one.
-                self.stop_service();
-                self.serving().into_iter().for_each(process::kill);
-            }
-            Fault::ServerStop => self.stop_service(),
-            Fault::Kill | Fault::Stop | Fault::Cut => {}
+            Fault::ServerKill => self.service.kill_all(),
+            Fault::ServerStop => self.service.stop_all(),
+            _ => {}
         }
         self.note(stamps.0, What::Fault);
         if self.order.fault == Fault::Kill {
@@ -59,31 +59,11 @@ impl Recovery<'_> {
         let wanted = |number: usize| number != OWNER && waiter.is_none_or(|one| one == number);
         let waiters = self.alive.iter().filter(|(_, number)| wanted(**number));
         let waiters = waiters.map(|(pid, _)| *pid);
-        self.serving().into_iter().chain(waiters).collect()
-    }
-
-    /// All processes of the service.
-    fn serving(&self) -> Vec<u32> {
-        let launched = self.service.launched().into_iter();
-        launched.flat_map(process::with_descendants).collect()
-    }
-
-    /// Stops them; those that others start first, so that none is missed.
-    fn stop_service(&self) {
-        let mut stopped = Vec::new();
-        loop {
-            let mut new = self.serving();
-            new.retain(|pid| !stopped.contains(pid));
-            if new.is_empty() {
-                return;
-            }
-            new.iter().copied().for_each(process::stop);
-            stopped.extend(new);
-        }
-    }
-
-    pub(super) fn let_go_on(&self) {
-        self.serving().into_iter().for_each(process::go_on);
+        self.service
+            .processes()
+            .into_iter()
+            .chain(waiters)
+            .collect()
     }
 
     /// Cuts the owner's connection to the service; it stays so until the link is mended.
@@ -96,14 +76,14 @@ impl Recovery<'_> {
             ))
         };
         let owners = process::with_descendants(owner);
-        let mut link = Link::between(&owners, &self.serving()).map_err(refused)?;
+        let mut link = Link::between(&owners, &self.service.processes()).map_err(refused)?;
         if link.is_empty() {
             return Err(Aborted(format!(
                 "{target}: the owner has no TCP connection to the service that could be cut"
             )));
         }
         let mut done = Ok(());
-        let stamps = stamped(|| done = link.cut());
+        let stamps = stamped(|| done = link.cut(Way::Both));
         self.link = Some(link);
         done.map(|()| stamps).map_err(refused)
     }

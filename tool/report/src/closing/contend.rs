@@ -9,6 +9,7 @@ use crate::requests::short;
 use jostle_model::Plan;
 use jostle_model::plan::{Range, Workload};
 use jostle_model::record::{LimitedBy, PerWorker, Reason, Run, Waits};
+use jostle_stats::checks::rotations::{LEAST, cut};
 use jostle_stats::checks::{exclusion, lost_update};
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 use jostle_stats::figures::{self, Figure, Over};
@@ -163,6 +164,15 @@ pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
         ("with", with(points[0].at)),
         ("list", each.join(", ")),
     ]]
+}
+
+/// That each worker had fewer turns than fairness needs.
+pub(super) fn few_turns(view: &View<'_, '_>) -> Vec<Values> {
+    let points = told(view).into_iter();
+    let turns = points.filter_map(|point| Some(shares(view.plan(), point)?.rotations));
+    let fewest = turns.min_by(f64::total_cmp).filter(|turns| *turns < LEAST);
+    let told = fewest.map(|turns| vec![("turns", cut(turns)), ("least", LEAST.to_string())]);
+    told.into_iter().collect()
 }
 
 /// The longest wait of each target at one load; no test compares single waits.

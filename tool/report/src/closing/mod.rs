@@ -17,6 +17,7 @@ pub(crate) mod recover;
 mod requested;
 pub(crate) mod spread;
 mod trust;
+mod verify;
 
 use crate::ResultSet;
 use crate::requests::{self, short};
@@ -26,7 +27,7 @@ use beside::{beside, fairness};
 use contend::{Fair, fair};
 use jostle_model::Plan;
 use jostle_model::plan::Workload::{
-    self, Churn, Connect, Contend, Hold, Rate, Recover, Spread, Stream,
+    self, Churn, Connect, Contend, Hold, Rate, Recover, Spread, Stream, Verify,
 };
 use jostle_stats::figures::{
     ACQUIRE_P99, CONNECT_P50, CPU, Figure, NEXT_GRANT, RESPONSE_P99, SERVER_CPU, THROUGHPUT,
@@ -84,7 +85,9 @@ enum When {
 /// The workloads that a clause is about, its question, when it holds, and its template.
 type Clause = (&'static [Workload], &'static str, When, &'static str);
 
-const ALL: &[Workload] = &[Contend, Stream, Hold, Connect, Rate, Spread, Recover, Churn];
+const ALL: &[Workload] = &[
+    Contend, Stream, Hold, Connect, Rate, Spread, Recover, Churn, Verify,
+];
 const CONTEND: &[Workload] = &[Contend];
 const CLOSED: &[Workload] = &[Contend, Stream, Hold, Spread, Churn];
 const COUNTED: &[Workload] = &[Stream, Hold];
@@ -92,6 +95,7 @@ const ONE_BY_ONE: &[Workload] = &[Stream, Hold, Churn];
 const ANSWERED: &[Workload] = &[Rate, Spread];
 const CONNECT: &[Workload] = &[Connect];
 const RECOVER: &[Workload] = &[Recover];
+const VERIFY: &[Workload] = &[Verify];
 /// Those whose figures of CPU time are of an operation that one can compare.
 const COSTLY: &[Workload] = &[Contend, Stream, Hold, Connect, Rate, Spread, Churn];
 const LOCKS: &[Workload] = &[Contend, Stream, Churn];
@@ -110,6 +114,8 @@ static CLAUSES: &[Clause] = &[
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alike)),
         "No difference is shown{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alone)), "Turns per worker{with}: {list}."),
+    (CONTEND, "Fairness", Told(contend::few_turns),
+        "An impression: a worker had {turns} turns on average, and fairness needs {least}."),
     (CONTEND, "Wait", Ordered(ACQUIRE_P99, "waiting (p99)", ["is", "was"]),
         "The p99 wait {verb} {times} times as long with {worst} as with {best}"),
     (CONTEND, "Wait", Told(contend::longest), "The longest wait{with}: {list}."),
@@ -143,6 +149,11 @@ static CLAUSES: &[Clause] = &[
     (RECOVER, "Two owners", Told(recover::two_owners), EACH),
     (RECOVER, "Lease", Told(recover::leases), EACH),
     (RECOVER, "Errors", Told(recover::errors), EACH),
+    (VERIFY, "Promise", Told(verify::promise), EACH),
+    (VERIFY, "Judged by", Told(verify::judged_by), EACH),
+    (VERIFY, "Tried", Told(verify::tried), EACH),
+    (VERIFY, "Outside", Told(verify::outside), EACH),
+    (VERIFY, "Next grant", Told(verify::next_grant), EACH),
     (COUNTED, "Time", Told(requested::takes), EACH),
     (&[Churn], "Session", Told(churn::session), EACH),
     (&[Hold], "Cost", Told(kept::cost_of_each), EACH),
@@ -247,6 +258,17 @@ pub(crate) fn lead(set: &ResultSet, points: &[PointSummary<'_>], lines: &[Line])
         return told(of("Safety"), true);
     }
     let workload = set.experiment.plan.workload;
+    if workload == Verify {
+        let mut sentences = of("Promise")?.sentences.iter();
+        let broken = sentences
+            .clone()
+            .find(|text| text.contains("promise is broken"));
+        return Some(Lead {
+            text: broken.or_else(|| sentences.next())?.clone(),
+            figure: "",
+            is_finding: true,
+        });
+    }
     let clauses = CLAUSES.iter().filter(|(of, ..)| of.contains(&workload));
     let ordered = clauses.filter_map(|(_, _, when, says)| {
         let Ordered(figure, what, verbs) = when else {

@@ -151,7 +151,9 @@ pub(super) fn columns(sets: &[ResultSet]) -> Vec<Column> {
     for topic in [Topic::Kept, Topic::Connections, Topic::Requests] {
         all.extend(known(topic));
     }
-    all.extend(known(Topic::Recovery).chain(known(Topic::Evidence)));
+    for topic in [Topic::Recovery, Topic::Promise, Topic::Evidence] {
+        all.extend(known(topic));
+    }
     type Counts = fn(&Run) -> &BTreeMap<String, u64>;
     let counts: [(&str, Counts); 2] = [
         ("answers", |run| &run.codes),

@@ -132,7 +132,9 @@ fn series<'a>(
         let limits = limits(&member.experiment.plan, &points);
         for point in points {
             let values = named(point.at);
-            let Some(x) = values.get(swept).copied() else {
+            // The points of `verify` differ in nothing.
+            let alone = values.is_empty().then_some(0.0);
+            let Some(x) = values.get(swept).copied().or(alone) else {
                 continue;
             };
             let parts = parts(point.target, &values, others);
@@ -254,7 +256,8 @@ fn arrange(series: &mut [Series<'_>], several: bool) {
         series.style = match several {
             true => Style::numbered(series.index, series.set, series.set),
             false => Style::numbered(at, at, series.set),
-        };
+        }
+        .of_series(at);
         series.index = at;
         series.spots.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
@@ -477,7 +480,10 @@ mod tests {
             ]
         );
         // A target keeps its colour, an experiment its shape and dashes.
-        let styles = found[0].series.iter().map(|series| series.style);
+        let styles = found[0]
+            .series
+            .iter()
+            .map(|series| series.style.of_series(0));
         let expected = [(0, 0), (0, 1), (1, 0), (1, 1)];
         assert!(styles.eq(expected.map(|(target, set)| Style::numbered(target, set, set))));
         assert_eq!(labels_of(&found[1]), ["flock"]);

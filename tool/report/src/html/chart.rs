@@ -81,21 +81,35 @@ pub(crate) struct Style {
     colour: usize,
     shape: usize,
     dashes: usize,
+    series: usize,
 }
 
 impl Style {
-    /// The so-manieth colour, shape and dashes; they repeat.
+    /// The so-manieth colour, shape and dashes. They repeat, colours with another shape and
+    /// other dashes.
     pub(super) fn numbered(colour: usize, shape: usize, dashes: usize) -> Style {
+        let again = colour / COLOURS;
         Style {
             colour: colour % COLOURS,
-            shape: shape % SHAPES.len(),
-            dashes: dashes % DASHES.len(),
+            shape: (shape + 3 * again) % SHAPES.len(),
+            dashes: (dashes + 2 * again) % DASHES.len(),
+            series: 0,
         }
     }
 
-    /// The class that gives the colour.
+    /// That of the so-manieth series of a chapter, by which the page switches it off.
+    pub(super) fn of_series(self, series: usize) -> Style {
+        Style { series, ..self }
+    }
+
+    /// The classes that give the colour and name the series.
     pub(super) fn colour(self) -> String {
-        format!("c{}", self.colour)
+        format!("c{} {}", self.colour, self.series())
+    }
+
+    /// The class of all that is drawn of the series.
+    pub(super) fn series(self) -> String {
+        format!("s{}", self.series)
     }
 
     /// As SVG has them.
@@ -467,7 +481,7 @@ impl Chart {
 
     /// From the point that a label names to the label.
     fn leader(&self, label: &Label) -> Path {
-        let mut path = Path::new("leader", "", "none");
+        let mut path = Path::new(&format!("leader {}", label.class), "", "none");
         path.add(self.scale, 'M', label.at);
         path.add(self.scale, 'L', (Both::same(self.right + 6.0), label.y));
         path

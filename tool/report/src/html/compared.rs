@@ -44,7 +44,7 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
             h2 { "All figures" }
             (rows(comparison))
         }
-        @for one in &chapters { (chapter(one, &sets, &pages, true, true)) }
+        @for one in &chapters { (chapter(one, &sets, &pages, (true, true, true))) }
         (about::about(&sets))
     };
     document("jostle compare", Scale::Log, &body)

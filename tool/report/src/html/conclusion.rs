@@ -7,7 +7,7 @@ use crate::format::{each_once, grouped, two_owners};
 use crate::page::Page;
 use crate::requests::short;
 use jostle_model::record::Status;
-use jostle_stats::summary::summarize;
+use jostle_stats::summary::{PointSummary, summarize};
 use maud::{Markup, html};
 
 /// Targets of a title, at most; beyond, they are counted.
@@ -39,13 +39,26 @@ pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[
     }
 }
 
-/// The finding of one experiment: the answer that tells most. None of several experiments, and
-/// where nothing was found.
+/// The finding of one experiment: the answer that tells most, or why there is none. None of several
+/// experiments, and where nothing was found.
 pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
-    match (sets, pages) {
-        ([_], [page]) => page.lead.as_ref().map(|(text, _)| text.clone()),
-        _ => None,
-    }
+    let ([set], [page]) = (sets, pages) else {
+        return None;
+    };
+    let lead = page.lead.as_ref().map(|(text, _)| text.clone());
+    lead.or_else(|| {
+        let points = summarize(&set.experiment, &set.runs);
+        // The one that the notes below the table quote.
+        let beside = |point: &&PointSummary<'_>| point.harm.map_or(0.0, |harm| harm.share);
+        let worst = points
+            .iter()
+            .max_by(|one, other| beside(one).total_cmp(&beside(other)));
+        let why = worst
+            .filter(|_| is_all_invalid(set))?
+            .verdict
+            .why_invalid()?;
+        Some(format!("{}: {}", why.is, why.text))
+    })
 }
 
 /// Above the sentences of one experiment; empty of one alone.
@@ -101,12 +114,12 @@ fn of_set(of: &str, set: &ResultSet, page: &Page) -> Markup {
     html! {
         div.of {
             @if !of.is_empty() { h2 { (of) } }
+            // Without a figure, what to do is all that there is to take away.
+            @if invalid { (next(page)) }
             (verdict(set))
             p.note.what { (prose(&page.what)) }
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @for note in &set.notes { p.warning { (prose(note)) "." } }
-            // Without a figure, what to do is all that there is to take away.
-            @if invalid { (next(page)) }
             (sentences(page))
             (facts(set, page))
             @if !invalid { (next(page)) }

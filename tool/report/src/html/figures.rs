@@ -7,11 +7,13 @@
 mod along;
 pub(crate) mod answer;
 mod bands;
+mod bars;
 mod growth;
 pub(crate) mod latency;
 pub(crate) mod medians;
 pub(crate) mod recover;
 mod shares;
+pub(crate) mod verify;
 
 pub(super) use answer::answer;
 
@@ -72,6 +74,8 @@ pub(crate) struct Panel {
     pub label: Option<String>,
     /// The series with its line and mark.
     pub caption: Option<Markup>,
+    /// The class of the one series that it shows; empty of several.
+    pub series: String,
     /// The SVG.
     pub drawing: Markup,
 }
@@ -83,6 +87,7 @@ impl Panel {
             size,
             label: None,
             caption: None,
+            series: String::new(),
             drawing,
         }
     }
@@ -117,8 +122,8 @@ impl Cell {
 /// All groups of a chapter that have anything to show, without the figures that are
 /// its `answer` already.
 pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Drawing]) -> Vec<Group> {
-    if chapter.workload == Workload::Recover {
-        // One grant for each waiter is no rate, and its answer shows each.
+    if matches!(chapter.workload, Workload::Recover | Workload::Verify) {
+        // One grant for each waiter is no rate, nor are those between faults; the answer shows each.
         return Vec::new();
     }
     let measured = |group| medians::figures(chapter, group);
@@ -214,6 +219,7 @@ fn multiples<'s, 'a>(
     let panel = |one: &&'s Series<'a>| Panel {
         label: several.then(|| one.label.clone()),
         caption: several.then(|| caption(chapter, one)),
+        series: one.style.series(),
         ..Panel::alone(size, draw(size, &[*one]))
     };
     all.iter().map(panel).collect()

@@ -1,6 +1,5 @@
 //! The tables of one experiment: those of the console, with the reasons of a verdict in
-//! full width below its row. On a phone each row is a card, and so every cell carries the
-//! heading of its column.
+//! full width below its row. On a phone each row is a card, laid out as the headings above all.
 
 use crate::ResultSet;
 use crate::failures::FAILURES;
@@ -37,7 +36,7 @@ pub(super) fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> 
 /// A table of texts.
 pub(super) fn grid(grid: &Grid) -> Markup {
     html! {
-        div.wide { table.headline.cards style=(cards(&grid.columns)) {
+        div.wide { table.headline.cards {
             (head(&grid.columns))
             tbody { @for row in &grid.rows { tr.first[first(row)] {
                 @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
@@ -53,19 +52,6 @@ fn head(columns: &[Heading]) -> Markup {
             (column.title[1])
         }
     } } } }
-}
-
-fn cards(columns: &[Heading]) -> String {
-    super::cards(columns.iter().map(heading))
-}
-
-/// Its column's heading in one line: `gene-`, `rators` is one word.
-fn heading(column: &Heading) -> String {
-    let [upper, lower] = &column.title;
-    match upper.strip_suffix('-') {
-        Some(upper) => format!("{upper}{lower}"),
-        None => format!("{upper} {lower}").trim().to_owned(),
-    }
 }
 
 fn td(cell: &str, column: &Heading) -> Markup {
@@ -97,7 +83,7 @@ fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
     let columns = &headline.grid.columns;
     let below = below(headline);
     html! {
-        div.wide.long[points.len() > LONG] { table.headline.cards.points style=(cards(columns)) {
+        div.wide.long[points.len() > LONG] { table.headline.cards.points {
             (head(columns))
             tbody { @for (number, row) in headline.grid.rows.iter().enumerate() {
                 tr.first[first(row)] {
@@ -188,12 +174,5 @@ mod tests {
         let headline = headline(&verdicts, &["one", "two", "of no row"]);
         let places: Vec<usize> = below(&headline).iter().map(|note| note.row).collect();
         assert_eq!(places, [1, 2, 4]);
-    }
-
-    #[test]
-    fn a_heading_in_two_lines_is_one_text() {
-        assert_eq!(heading(&Heading::right("gene-", "rators")), "generators");
-        assert_eq!(heading(&Heading::right("CPU us", "/lock")), "CPU us /lock");
-        assert_eq!(heading(&Heading::left("target")), "target");
     }
 }

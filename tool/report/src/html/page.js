@@ -1,4 +1,5 @@
-// Chooses between the two scales of each axis, and tells the figures of a point.
+// Chooses between the two scales of each axis, switches series off and on, and tells the figures of
+// a point.
 // All places were computed before: data-across and data-up hold for each vertex of a path
 // where it stands on the scale that the page does not open with (of a whole drawing, pairs
 // of both); data-say what it tells.
@@ -31,19 +32,55 @@
     hide();
   }
 
+  // So that a view can be kept; a browser that forbids it only forgets it.
+  function keep() {
+    const without = [...off].map(name => `&off=${encodeURIComponent(name)}`).join('');
+    try { history.replaceState(null, '', `#x=${root.dataset.x}&y=${root.dataset.y}${without}`); } catch { /* see above */ }
+  }
+
   function choose(axis, kind) {
-    if (root.dataset[axis] === kind) return;
+    const radio = document.getElementById(`${axis}-${kind}`);
+    if (!radio || root.dataset[axis] === kind) return;
     root.dataset[axis] = kind;
-    document.getElementById(`${axis}-${kind}`).checked = true;
+    radio.checked = true;
     redraw();
-    // So that a view can be kept; a browser that forbids it only forgets it.
-    try { history.replaceState(null, '', `#x=${root.dataset.x}&y=${root.dataset.y}`); } catch { /* see above */ }
+  }
+
+  // Hides what is drawn of the series that are off; tables have them all.
+  const off = new Set(), keys = [...document.querySelectorAll('.key li')], named = li => li.textContent.trim();
+  function switched() {
+    for (const li of keys) {
+      const { series } = li.dataset, is = !off.has(named(li));
+      li.setAttribute('aria-checked', is);
+      // The answer of the first chapter stands before it.
+      const own = li.closest('.chapter'), scopes = own ? [own] : [li.closest('.answer'), document.querySelector('.chapter')];
+      for (const scope of scopes) {
+        for (const part of scope.querySelectorAll(`svg.chart .${series}, .panel.${series}`)) part.classList.toggle('off', !is);
+      }
+    }
+    for (const chart of document.querySelectorAll('svg.chart')) points.delete(chart);
+    hide();
+  }
+  for (const li of keys) {
+    li.setAttribute('role', 'switch');
+    li.tabIndex = 0;
+    const turn = () => {
+      if (!off.delete(named(li))) off.add(named(li));
+      switched();
+      keep();
+    };
+    li.addEventListener('click', turn);
+    li.addEventListener('keydown', event => {
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      turn();
+      event.preventDefault();
+    });
   }
 
   // Everything of a chart that can be pointed at, in the order of its table.
   function told(chart) {
     if (!points.has(chart)) {
-      const all = [...chart.querySelectorAll('[data-say]')].flatMap(path => {
+      const all = [...chart.querySelectorAll('[data-say]')].filter(path => !path.closest('.off')).flatMap(path => {
         const says = path.dataset.say.split('|');
         return [...path.getAttribute('d').matchAll(VERTEX)].map(([, , x, y], n) => ({ x: +x, y: +y, say: says[n] }));
       });
@@ -63,7 +100,7 @@
     for (let at = 2; at < heads.length - 1; at++) {
       if (cells[at] !== '–' && (!column || at === +column)) lines.push(`${heads[at]}: ${cells[at]}`);
     }
-    const doubts = chart.closest('.chapter').querySelector(`.doubts [data-row="${row}"]`);
+    const doubts = (chart.closest('.chapter') ?? document).querySelector(`.doubts [data-row="${row}"]`);
     return lines.concat(doubts ? doubts.textContent : []).join('\n');
   }
 
@@ -125,11 +162,12 @@
     });
   }
 
-  form.addEventListener('change', event => choose(event.target.name, event.target.value));
+  const choice = (axis, kind) => { choose(axis, kind); keep(); };
+  form.addEventListener('change', event => choice(event.target.name, event.target.value));
   document.addEventListener('keydown', event => {
     if (event.key === 'Escape') hide();
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === 'x' || event.key === 'y') choose(event.key, root.dataset[event.key] === 'log' ? 'linear' : 'log');
+    if (event.key === 'x' || event.key === 'y') choice(event.key, root.dataset[event.key] === 'log' ? 'linear' : 'log');
   });
   function follow() {
     const asked = new URLSearchParams(location.hash.slice(1));
@@ -137,6 +175,9 @@
       const kind = asked.get(axis);
       if (kind === 'linear' || kind === 'log') choose(axis, kind);
     }
+    off.clear();
+    for (const name of asked.getAll('off')) off.add(name);
+    switched();
   }
   addEventListener('hashchange', follow);
   follow();

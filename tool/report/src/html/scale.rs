@@ -12,9 +12,9 @@ const LETTER: f64 = 9.2;
 const BETWEEN: f64 = 8.0;
 /// Pixels that a logarithmic axis keeps apart for 0, which has no logarithm.
 const FOR_ZERO: f64 = 20.0;
-/// The least quotient of a logarithmic axis' ends, so that noise does not look
-/// like growth.
-const LEAST_SPAN: f64 = 4.0;
+/// The least quotient of the values of an axis that can be logarithmic: values that are closer are
+/// read by their differences, and noise must not look like growth.
+const LEAST_SPAN: f64 = 10.0;
 
 /// A position on either scale, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,8 +134,11 @@ impl Axis {
         let mut axis = Axis::bare(pixels, log, [0.0, greatest * 1.04]);
         let width = 5.0 * LETTER + BETWEEN;
         let room = ((pixels[1] - pixels[0]).abs() / width).max(2.0);
-        axis.linear_ticks = axis.every(nice(greatest / room), Unit::Number(""));
         axis.log_ticks = axis.at_values(&values);
+        axis.linear_ticks = match log {
+            Some(_) => axis.every(nice(greatest / room), Unit::Number("")),
+            None => axis.log_ticks.clone(),
+        };
         axis
     }
 
@@ -279,25 +282,18 @@ fn finite(values: &[f64]) -> Vec<f64> {
     values.iter().copied().filter(|v| v.is_finite()).collect()
 }
 
-/// The ends of the positive values; None without any.
+/// The ends of the positive values; None without any, and where they lie close together.
 fn log_of(values: &[f64]) -> Option<Log> {
     let positive = || values.iter().copied().filter(|v| *v > 0.0);
     let (low, high) = (positive().reduce(f64::min)?, positive().reduce(f64::max)?);
-    Some(Log {
+    (high >= LEAST_SPAN * low).then(|| Log {
         ends: [low, high],
         zero: values.iter().any(|v| *v <= 0.0),
     })
 }
 
-/// Out to the next 1, 2 or 5, and far enough apart.
+/// Out to the next 1, 2 or 5.
 fn rounded([low, high]: [f64; 2]) -> [f64; 2] {
-    let (low, high) = match high / low < LEAST_SPAN {
-        true => {
-            let wider = (LEAST_SPAN / (high / low)).sqrt();
-            (low / wider, high * wider)
-        }
-        false => (low, high),
-    };
     let down = |value: f64| {
         let power = 10f64.powf((value.log10() + 1e-9).floor());
         let digit = [5.0, 2.0, 1.0]
@@ -385,7 +381,8 @@ mod tests {
             ["0", "1 s", "2 s", "3 s", "4 s", "5 s"]
         );
         let flat = Axis::of_values(Unit::PerSecond("locks/s"), &[967.0, 990.0], [200.0, 0.0]);
-        assert_eq!(labels(&flat.log_ticks), ["200", "500", "1000", "2000"]);
+        assert_eq!(flat.log_ticks, flat.linear_ticks);
+        assert_eq!(flat.at(0.0), Both::same(200.0));
         let share = Axis::of_values(Unit::Share, &[0.02, 0.11], [200.0, 0.0]);
         assert!(share.log.is_none());
         assert_eq!(share.log_ticks, share.linear_ticks);

@@ -1,10 +1,10 @@
 //! Results of `connect`.
 
-use super::{Times, experiment, finished};
+use super::{Times, around, of_plan, run_of};
 use crate::ResultSet;
 use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Place, Workload};
-use jostle_model::record::{At, Cpu, Distribution, Run, Server, Window};
+use jostle_model::record::{At, Cpu, Run, Server};
 use jostle_model::{List, Nanos, Plan, Remedy};
 
 /// `connect tcp --open 1k:14k:15k --sources 1:16 --runs 6`: the even ports are
@@ -23,10 +23,7 @@ pub(crate) fn connections() -> ResultSet {
             points.push(connected(run, [sources, open, from], us, parities));
         }
     }
-    let mut experiment = experiment();
-    experiment.environment.file_systems.clear();
-    experiment.calibration.own_cost.clear();
-    experiment.plan = Plan {
+    let plan = Plan {
         targets: vec!["tcp".to_owned()],
         open: Some(List(vec![1_000, 14_000, 15_000])),
         sources: Some(List(vec![1, 16])),
@@ -38,11 +35,9 @@ pub(crate) fn connections() -> ResultSet {
         runs: Some(6),
         budget: Some(Nanos::from_millis(50_000)),
         place: Some(Place::Cross),
-        timer_slack: Some(Nanos(1)),
-        seed: Some(42),
         ..Plan::of(Workload::Connect)
     };
-    finished(experiment, points)
+    of_plan(plan, points)
 }
 
 /// The sweep with one source address and a range that ends in between.
@@ -65,40 +60,23 @@ pub(crate) fn exhausted() -> ResultSet {
 }
 
 fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64; 2]) -> Run {
-    let of = |us: f64| Distribution {
-        count: open - from,
-        min: (us * 900.0) as u64,
-        max: (us * 9_000.0) as u64,
-        mean: us * 1_000.0,
-        percentiles: [("p50", 1.0), ("p90", 1.1), ("p99", 1.5)]
-            .map(|(name, times)| (name.to_owned(), (us * 1_000.0 * times) as u64))
-            .into(),
-        ..Distribution::default()
-    };
+    let of = |us: f64| around(open - from, us * 1_000.0, [0.9, 1.1, 1.5]);
     let us = us * (1.0 + 0.001 * f64::from(run));
+    let at = At {
+        open: Some(open),
+        listeners: Some(0),
+        sources: Some(sources),
+        ..At::default()
+    };
+    let window_s = us * (open - from) as f64 / 1e6;
     Run {
-        target: "tcp".to_owned(),
-        workload: "connect".to_owned(),
-        at: At {
-            open: Some(open),
-            listeners: Some(0),
-            sources: Some(sources),
-            ..At::default()
-        },
-        run,
-        block: run,
-        window: Window {
-            window_s: us * (open - from) as f64 / 1e6,
-            ..Window::default()
-        },
         operations: open - from,
         throughput_per_s: 1e6 / us,
         cpu: Cpu {
-            cpu_s: Some(us * (open - from) as f64 / 1e6),
+            cpu_s: Some(window_s),
             cpu_us_per_operation: Some(us),
             ..Cpu::default()
         },
-        placement: "none".to_owned(),
         times: Times {
             connect_ns: Some(of(us)),
             accept_ns: Some(of(1.0)),
@@ -127,6 +105,6 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
             }],
             ..Connections::default()
         })),
-        ..Run::default()
+        ..run_of("tcp", Workload::Connect, at, run, window_s)
     }
 }

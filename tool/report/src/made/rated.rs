@@ -1,11 +1,11 @@
 //! Results of `rate`: so many requests in each run, some of them sent late.
 
-use super::{Times, experiment, finished};
+use super::{Times, experiment, finished, run_of};
 use crate::ResultSet;
 use jostle_model::List;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{At, Run, Window};
+use jostle_model::record::{At, Run};
 use jostle_stats::censor;
 use jostle_stats::histogram::Histogram;
 
@@ -41,19 +41,11 @@ fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Run {
     let mut unanswered = Histogram::new();
     unanswered.record_n(1_000_000_000, 10);
     let waits = censor::waits(&service, &unanswered, &[]).unwrap();
+    let at = At {
+        rate: Some(rate),
+        ..At::default()
+    };
     Run {
-        target: "lockd".to_owned(),
-        workload: "rate".to_owned(),
-        at: At {
-            rate: Some(rate),
-            ..At::default()
-        },
-        run,
-        block: run,
-        window: Window {
-            window_s: 1.0,
-            ..Window::default()
-        },
         operations: done,
         throughput_per_s: done as f64,
         times: Times {
@@ -82,6 +74,6 @@ fn run_at(rate: u64, run: u32, done: u64, late: u64) -> Run {
         ]
         .map(|(name, histogram)| (name.to_owned(), histogram.to_buckets()))
         .into(),
-        ..Run::default()
+        ..run_of("lockd", Workload::Rate, at, run, 1.0)
     }
 }

@@ -1,9 +1,9 @@
 //! Results of `recover`.
 
-use super::{experiment, finished};
+use super::{of_plan, run_of};
 use crate::ResultSet;
 use jostle_model::plan::{Fault, Workload};
-use jostle_model::record::{At, Event, Run, What, Window};
+use jostle_model::record::{At, Event, Run, What};
 use jostle_model::{Nanos, Plan};
 use jostle_stats::recover::{Seen, found};
 
@@ -47,25 +47,16 @@ pub(crate) fn recovered() -> ResultSet {
                 may_lapse: false,
                 history: &history,
             });
+            let at = At {
+                fault: Some(fault),
+                ..At::default()
+            };
             Run {
-                target: target.to_owned(),
-                workload: "recover".to_owned(),
-                at: At {
-                    fault: Some(fault),
-                    ..At::default()
-                },
-                run,
-                block: run,
-                window: Window {
-                    window_s: 3.0,
-                    ..Window::default()
-                },
                 operations: 2,
                 throughput_per_s: 2.0 / 3.0,
-                placement: "none".to_owned(),
                 exclusion: Some(exclusion),
                 recovery: Some(Box::new(recovery)),
-                ..Run::default()
+                ..run_of(target, Workload::Recover, at, run, 3.0)
             }
         };
     let killed = |nth: u32, after_us: u64| {
@@ -101,10 +92,7 @@ pub(crate) fn recovered() -> ResultSet {
         run("flock", Fault::Stop, 1, false, &kept),
         run("redis", Fault::Stop, 1, true, &lapsed),
     ];
-    let mut experiment = experiment();
-    experiment.environment.file_systems.clear();
-    experiment.calibration.own_cost.clear();
-    experiment.plan = Plan {
+    let plan = Plan {
         targets: vec!["flock".to_owned(), "redis".to_owned()],
         fault: Some(vec![Fault::Kill, Fault::Stop]),
         waiters: Some(1),
@@ -112,9 +100,7 @@ pub(crate) fn recovered() -> ResultSet {
         pause: Some(Nanos::from_millis(3_000)),
         lease: Some(Nanos::from_millis(2_000)),
         runs: Some(2),
-        timer_slack: Some(Nanos(1)),
-        seed: Some(42),
         ..Plan::of(Workload::Recover)
     };
-    finished(experiment, points)
+    of_plan(plan, points)
 }

@@ -7,8 +7,8 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Interference, Interrupts, Kept, Run, Server, Slice, Spread,
-    ThreadLoad, What, Window,
+    Accounts, At, Distribution, Event, FaultSeen, Interference, Interrupts, Kept, Run, Server,
+    Slice, Spread, ThreadLoad, Verified, What,
 };
 use jostle_model::{List, Nanos, Plan};
 use jostle_stats::histogram::Histogram;
@@ -201,6 +201,15 @@ pub(super) fn witness(run: &mut Run) -> &mut jostle_model::record::Exclusion {
     run.exclusion.get_or_insert_default()
 }
 
+/// One that counted so many, so many more than its clients did.
+pub(super) fn server(counted: u64, difference: i64) -> Option<Server> {
+    Some(Server {
+        counted: Some(counted),
+        difference: Some(difference),
+        ..Server::default()
+    })
+}
+
 pub(super) fn connections(run: &mut Run) -> &mut Connections {
     run.connections.get_or_insert_default()
 }
@@ -274,18 +283,11 @@ pub(super) fn asks(run: &mut Run, busy_share: f64, runqueue_share: f64) {
 
 /// A run of generators with CPUs of their own that are never busy.
 pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Run {
+    let at = At {
+        generators: Some(generators),
+        ..At::default()
+    };
     Run {
-        target: "lockd".to_owned(),
-        at: At {
-            generators: Some(generators),
-            ..At::default()
-        },
-        run,
-        block: run,
-        window: Window {
-            window_s: 1.0,
-            ..Window::default()
-        },
         operations: rate as u64,
         throughput_per_s: rate,
         thread_loads: vec![ThreadLoad::default()],
@@ -295,7 +297,7 @@ pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Run {
             disjoint: Some(true),
             ..Spread::default()
         })),
-        ..Run::default()
+        ..made::run_of("lockd", Workload::Spread, at, run, 1.0)
     }
 }
 
@@ -339,6 +341,19 @@ pub(super) fn struck(run: &mut Run, late: u64, unsure: f64) {
         history: &history,
     });
     run.recovery = Some(Box::new(recovery));
+}
+
+/// The findings of `verify`, in which a fault struck.
+pub(super) fn verified(run: &mut Run) -> &mut Verified {
+    let seen = FaultSeen {
+        struck: 1,
+        ..FaultSeen::default()
+    };
+    let found = Verified {
+        faults: [(Fault::Kill, seen)].into(),
+        ..Verified::default()
+    };
+    run.verified.insert(Box::new(found))
 }
 
 /// So many operations in 5 s.

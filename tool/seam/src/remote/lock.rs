@@ -233,6 +233,14 @@ impl<W: Wire> Lock for RemoteLock<W> {
         self.wire.sent_ns()
     }
 
+    fn polls_every_ns(&self) -> Option<u64> {
+        self.wire.polls_every_ns()
+    }
+
+    fn gives_up(&self) -> bool {
+        self.is_patient() || self.wire.cancels()
+    }
+
     fn keeping(&self) -> Option<Keeping> {
         self.wire.keeping()
     }

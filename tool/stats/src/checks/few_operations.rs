@@ -67,6 +67,10 @@ fn more(evidence: &Evidence<'_>, fewest: &Run) -> Option<Remedy> {
     let workload = evidence.experiment.plan.workload;
     match workload.shape() {
         Shape::Stream | Shape::Hold => Some(Remedy::with(workload.swept().option, each)),
+        Shape::Verify => {
+            let seconds = LEAST as f64 / fewest.operations as f64 * fewest.window.window_s;
+            Some(Remedy::with("--for", format!("{}s", seconds.ceil())))
+        }
         Shape::Connect | Shape::Recover => None,
         Shape::Contend | Shape::Rate | Shape::Spread => {
             let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window.window_s).ceil();

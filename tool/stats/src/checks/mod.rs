@@ -80,6 +80,7 @@ pub struct Check {
 // The gravest first: the order of the reasons in a verdict.
 checks! {
     exclusion,
+    promise,
     lost_update,
     deaths,
     errors,
@@ -88,6 +89,7 @@ checks! {
     ledger,
     lost,
     struck,
+    tried,
     limit,
     concurrency,
     server_counts,

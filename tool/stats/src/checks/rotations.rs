@@ -19,8 +19,9 @@ check! {
     fooled_by: "unfairness with a period longer than the window",
     advice: "a longer window",
     words: |reason| {
-        let turns = in_words(measured(reason));
-        format!("the window holds {turns}; fairness needs {LEAST}")
+        let turns = cut(measured(reason));
+        let s = if turns == "1" { "" } else { "s" };
+        format!("the window holds {turns} rotation{s}; fairness needs {LEAST}")
     },
 }
 
@@ -42,14 +43,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
     )
 }
 
-/// Cut off, not rounded: 9.97 must not read as the 10 that are needed.
-fn in_words(turns: f64) -> String {
-    let tenths = (turns * 10.0 + 1e-9).floor() / 10.0;
-    if tenths == 1.0 {
-        "1 rotation".to_string()
-    } else {
-        format!("{tenths} rotations")
-    }
+/// To tenths, cut off, not rounded: 9.97 must not read as the 10 that are needed.
+pub fn cut(turns: f64) -> String {
+    ((turns * 10.0 + 1e-9).floor() / 10.0).to_string()
 }
 
 #[cfg(test)]

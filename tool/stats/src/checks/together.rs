@@ -48,7 +48,7 @@ fn longer(evidence: &Evidence<'_>, times: f64) -> Option<Remedy> {
             let swept = workload.swept();
             (swept.of)(&at).map(|n| more(swept.option, n))
         }
-        Shape::Recover => None,
+        Shape::Recover | Shape::Verify => None,
         Shape::Contend | Shape::Rate | Shape::Spread => {
             let seconds = (times * evidence.mean_window_s()).ceil();
             Some(Remedy::with("-t", seconds))

@@ -9,6 +9,7 @@ pub(super) static PROGRAM: Program = Program {
     places: &[],
     package: Some("etcd-server"),
     launch_ms: 700,
+    asks_libc: false,
 };
 
 /// One server, as it comes.

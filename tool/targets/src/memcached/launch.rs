@@ -20,6 +20,7 @@ pub(super) static PROGRAM: Program = Program {
     places: &[],
     package: Some("memcached"),
     launch_ms: 100,
+    asks_libc: true,
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

@@ -6,10 +6,10 @@
 //! [`Guard`] enforces.
 
 use super::guard::Guard;
-use super::line::{LONGEST_LINE, RequestLine, quoted};
+use super::line::{LONGEST_LINE, NUMBERED, Request, RequestLine, numbered, quoted};
 use crate::command::not_found;
 use crate::outcome::code_of;
-use crate::surplus::await_bytes;
+use crate::surplus::{await_bytes, poll_for};
 use crate::{CallError, SetupError};
 use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
@@ -46,8 +46,9 @@ const DEATH_PATIENCE: Duration = Duration::from_millis(300);
 const QUOTED_LINE: usize = 60;
 const QUOTED_ERRORS: usize = 160;
 
-/// The name of the first request.
+/// The names of requests, in messages.
 const HELLO: &str = "HELLO";
+const GIVE_UP: &str = "request X";
 
 /// How long an answer is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,9 @@ pub(super) enum Patience {
     Owners,
     /// So many nanoseconds, or until the keeper ends the wait.
     OwnersAtMost(u64),
+    /// Until this time of `CLOCK_MONOTONIC`, or until the keeper ends the wait: the program itself
+    /// would wait for longer.
+    Until(u64),
     /// [`ANSWER_PATIENCE`], whatever the keeper says.
     Short,
 }
@@ -71,10 +75,17 @@ pub(super) struct Peer {
     asked: u64,
     /// When the latest one was sent.
     asked_ns: u64,
-    /// The answer to the latest one is still to come.
-    due: bool,
+    /// Requests whose answers are still to come.
+    open: u32,
+    /// The latest but one was given up by the latest.
+    gives_up: bool,
+    /// Each line has the number of its request.
+    is_numbered: bool,
     line: [u8; LONGEST_LINE],
     filled: usize,
+    /// Where the latest answer is: the end includes the line's.
+    begin: usize,
+    end: usize,
 }
 
 impl Peer {
@@ -115,9 +126,13 @@ impl Peer {
             guard,
             asked: 0,
             asked_ns: 0,
-            due: false,
+            open: 0,
+            gives_up: false,
+            is_numbered: false,
             line: [0; LONGEST_LINE],
             filled: 0,
+            begin: 0,
+            end: 1,
         })
     }
 
@@ -140,18 +155,10 @@ impl Peer {
         let patience = READY_PATIENCE + others * READY_PATIENCE_EACH;
         let patience = patience.min(LONGEST_READY_PATIENCE);
         self.send(HELLO, &RequestLine::hello(worker, keys))?;
-        let mut waited = Waited::begin();
-        loop {
-            let look = clock::monotonic() + LOOK.as_nanos() as u64 / 2;
-            if await_bytes(self.output.as_fd(), look) {
-                if self.receive(HELLO)? {
-                    break;
-                }
-            } else if waited.so_far() >= patience {
-                return Err(self.lost(HELLO, Some(patience)));
-            }
+        if !self.await_line(HELLO, patience)? {
+            return Err(self.lost(HELLO, Some(patience)));
         }
-        self.due = false;
+        self.open = 0;
         // An answer before any request would be taken for the first one.
         let mut more = [0; QUOTED_LINE];
         if await_bytes(self.output.as_fd(), 0)
@@ -162,30 +169,44 @@ impl Peer {
         Ok(self.answer())
     }
 
+    /// From now on each line has a number, in both directions.
+    pub(super) fn number_lines(&mut self) {
+        self.is_numbered = true;
+    }
+
     /// Sends a request and returns the line that answers it. None if the keeper ended the
-    /// wait; every later call then returns None too.
+    /// wait, or its time was up; every later call then returns None too, unless the request is
+    /// given up.
     ///
     /// # Errors
     /// The program's end, in words; EPROTO for what is no line.
     pub(super) fn call(
         &mut self,
         name: &'static str,
-        request: &RequestLine,
+        request: Request,
         patience: Patience,
     ) -> Result<Option<&[u8]>, CallError> {
-        if self.due {
+        if self.open > 0 {
             return Ok(None);
         }
         self.asked += 1;
         match patience {
-            Patience::Owners => {}
+            Patience::Owners | Patience::Until(_) => {}
             Patience::OwnersAtMost(ns) => self.guard.watch(self.asked, ns),
             Patience::Short => self
                 .guard
                 .watch(self.asked, ANSWER_PATIENCE.as_nanos() as u64),
         }
-        self.send(name, request)?;
-        while !self.receive(name)? {
+        self.ask(name, request)?;
+        loop {
+            if let Patience::Until(time) = patience
+                && !self.is_answering(time)
+            {
+                return Ok(None);
+            }
+            if self.receive(name)? {
+                break;
+            }
             if patience != Patience::Short && signal::interrupted() {
                 self.guard.rest();
                 return Ok(None);
@@ -197,18 +218,98 @@ impl Peer {
             }
         }
         self.guard.rest();
-        self.due = false;
+        self.open = 0;
+        if self.answered(name)? != self.asked {
+            return Err(self.astray(name));
+        }
         Ok(Some(self.answer()))
     }
 
-    /// The line that has come, without its end.
+    /// Gives up the latest request, whose answer is still to come, and returns that answer: the
+    /// program may have granted it meanwhile. None if it has no answer when the run is over.
+    ///
+    /// # Errors
+    /// As [`Peer::call`]; ETIMEDOUT if it does not answer in time.
+    pub(super) fn give_up(&mut self) -> Result<Option<&[u8]>, CallError> {
+        if self.open != 1 || self.gives_up {
+            return Ok(None);
+        }
+        self.guard.rest();
+        let waiting = self.asked;
+        self.gives_up = true;
+        self.asked += 1;
+        self.ask(GIVE_UP, Request::GiveUp { asked: waiting })?;
+        let is_over = signal::interrupted();
+        let patience = if is_over {
+            WAITER_PATIENCE
+        } else {
+            ANSWER_PATIENCE
+        };
+        let (mut answer, mut is_confirmed) = (None, false);
+        while self.open > 0 {
+            if !self.await_line(GIVE_UP, patience)? {
+                return match is_over {
+                    true => Ok(None),
+                    false => Err(self.lost(GIVE_UP, Some(patience))),
+                };
+            }
+            match self.answered(GIVE_UP)? {
+                number if number == waiting && answer.is_none() => {
+                    answer = Some(self.answer().to_vec());
+                }
+                number if number == self.asked && !is_confirmed && self.answer() == b"K" => {
+                    is_confirmed = true;
+                }
+                _ => return Err(self.astray(GIVE_UP)),
+            }
+            self.open -= 1;
+            self.line.copy_within(self.end..self.filled, 0);
+            self.filled -= self.end;
+        }
+        self.gives_up = false;
+        let answer = answer.unwrap_or_default();
+        (self.begin, self.end) = (0, answer.len() + 1);
+        self.line[..answer.len()].copy_from_slice(&answer);
+        Ok(Some(self.answer()))
+    }
+
+    /// The line that has come, without its number and its end.
     pub(super) fn answer(&self) -> &[u8] {
-        &self.line[..self.filled.saturating_sub(1)]
+        &self.line[self.begin..self.end - 1]
+    }
+
+    /// The number of the request that the line answers.
+    fn answered(&mut self, name: &'static str) -> Result<u64, CallError> {
+        self.begin = 0;
+        if !self.is_numbered {
+            return Ok(self.asked);
+        }
+        let line = &self.line[..self.end - 1];
+        let Some((number, answer)) = numbered(line) else {
+            let how = format!("lists `{NUMBERED}` and sent a line without a number:");
+            return Err(self.refuse(name, &how, line));
+        };
+        self.begin = line.len() - answer.len();
+        Ok(number)
+    }
+
+    #[cold]
+    fn astray(&self, name: &'static str) -> CallError {
+        let line = &self.line[..self.end - 1];
+        let how = "sent what answers no request that is open:";
+        self.refuse(name, how, line)
+    }
+
+    fn ask(&mut self, name: &'static str, request: Request) -> Result<(), CallError> {
+        let number = self.is_numbered.then_some(self.asked);
+        self.send(name, &RequestLine::of(request, number))
     }
 
     fn send(&mut self, name: &'static str, request: &RequestLine) -> Result<(), CallError> {
-        self.due = true;
-        self.filled = 0;
+        if self.open == 0 {
+            self.filled = 0;
+        }
+        self.open += 1;
         self.asked_ns = clock::monotonic();
         let Some(input) = &self.input else {
             return Err(CallError::new(name, Errno::PIPE));
@@ -230,23 +331,63 @@ impl Peer {
         }
     }
 
+    /// Whether bytes have come before this time, and before the keeper's signal.
+    fn is_answering(&self, until_ns: u64) -> bool {
+        loop {
+            let left = until_ns.saturating_sub(clock::monotonic());
+            match poll_for(self.output.as_fd(), left) {
+                Ok(has_come) => return has_come,
+                Err(Errno::INTR) if !signal::interrupted() => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Waits for a line, and returns whether one came in this time. The keeper's signals do not
+    /// end this wait.
+    fn await_line(&mut self, name: &'static str, patience: Duration) -> Result<bool, CallError> {
+        let mut waited = Waited::begin();
+        if self.completes(name, 0)? {
+            return Ok(true);
+        }
+        loop {
+            let look = clock::monotonic() + LOOK.as_nanos() as u64 / 2;
+            if await_bytes(self.output.as_fd(), look) {
+                if self.receive(name)? {
+                    return Ok(true);
+                }
+            } else if waited.so_far() >= patience {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Reads what has come. True if it is a line; false also after a signal.
     fn receive(&mut self, name: &'static str) -> Result<bool, CallError> {
-        match read(&self.output, &mut self.line[self.filled..]) {
+        let from = self.filled;
+        match read(&self.output, &mut self.line[from..]) {
             Ok(0) => Err(self.lost(name, None)),
             Ok(count) => {
-                let from = self.filled;
                 self.filled += count;
-                let came = &self.line[from..self.filled];
-                match came.iter().position(|byte| *byte == b'\n') {
-                    Some(end) if end + 1 == came.len() => Ok(true),
-                    Some(_) => Err(surplus(name, &self.line[..self.filled])),
-                    None if self.filled == LONGEST_LINE => Err(self.too_long(name)),
-                    None => Ok(false),
-                }
+                self.completes(name, from)
             }
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(CallError::new(name, errno)),
+        }
+    }
+
+    /// Whether a line ends in what has come from this byte on.
+    fn completes(&mut self, name: &'static str, from: usize) -> Result<bool, CallError> {
+        let came = &self.line[from..self.filled];
+        match came.iter().position(|byte| *byte == b'\n') {
+            // The next line may be the answer to the other request.
+            Some(end) if end + 1 == came.len() || self.open > 1 => {
+                self.end = from + end + 1;
+                Ok(true)
+            }
+            Some(_) => Err(surplus(name, &self.line[..self.filled])),
+            None if self.filled == LONGEST_LINE => Err(self.too_long(name)),
+            None => Ok(false),
         }
     }
 
@@ -330,7 +471,7 @@ impl Peer {
             return Ok(());
         }
         self.input = None;
-        let patience = if self.due {
+        let patience = if self.open > 0 {
             WAITER_PATIENCE
         } else {
             END_PATIENCE
@@ -348,7 +489,7 @@ impl Peer {
         let left = until.saturating_sub(clock::monotonic());
         let ended = self.finish(Duration::from_nanos(left));
         match ended {
-            _ if self.due => Ok(()),
+            _ if self.open > 0 => Ok(()),
             _ if spoke > 0 => Err(surplus(NAME, &self.line[..spoke])),
             Some((ended, true)) if ended.code != Some(0) => {
                 let text = format!("the command {}{}", how(&ended), self.last_words());

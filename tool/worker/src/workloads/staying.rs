@@ -3,6 +3,7 @@
 //! there, as the field's libraries do. `recover` looks at such failures itself and does not
 //! use it.
 
+use jostle_model::record::Promise;
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use jostle_targets::{CallError, Calls, Keeping, Lock, Mode, Outcome, SetupError, Traffic, Wait};
@@ -130,6 +131,10 @@ impl<L: Lock + ?Sized> Lock for Staying<L> {
 
     fn owner_group(&self) -> Option<u32> {
         self.lock.owner_group()
+    }
+
+    fn promise(&self) -> Option<Promise> {
+        self.lock.promise()
     }
 
     fn keeping(&self) -> Option<Keeping> {

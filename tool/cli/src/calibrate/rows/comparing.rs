@@ -126,26 +126,17 @@ mod tests {
             (110.0, Compared::Better),
             (f64::NAN, Compared::Same),
         ] {
-            assert!(
-                matches!(said(new, wrong), Agreement::Differs(_)),
-                "{new} {wrong:?}"
-            );
+            assert!(said(new, wrong).is_wrong(), "{new} {wrong:?}");
         }
-        assert!(matches!(
-            said(100.1, Compared::Undecided),
-            Agreement::CannotTell(_)
-        ));
+        assert!(said(100.1, Compared::Undecided).is_open());
         // Neither a tenth nor nothing: the specimen was disturbed.
-        assert!(matches!(
-            said(103.0, Compared::Same),
-            Agreement::CannotTell(_)
-        ));
+        assert!(said(103.0, Compared::Same).is_open());
     }
 
     #[test]
     fn a_session_differs_from_itself_only_for_a_liar() {
         let itself = told(Compared::Better);
         let said = judge([100e3, 110e3], &told(Compared::Worse), &itself).said;
-        assert!(matches!(said, Agreement::Differs(_)));
+        assert!(said.is_wrong());
     }
 }

@@ -59,16 +59,12 @@ fn judge(runs: &[&Run], keys: u64) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Circumstances, Reason, Verdict};
+    use crate::calibrate::trial::planted::{flagged, noting};
+    use jostle_model::record::Status;
 
     fn run(truth: f64, found: f64) -> Run {
         Run {
-            around: Circumstances {
-                truth: [("granted", 1_000.0), ("handed", 1_000.0 * truth)]
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .into(),
-                ..Circumstances::default()
-            },
+            around: noting(&[("granted", 1_000.0), ("handed", 1_000.0 * truth)]),
             stamped: Some(1_000),
             blocked_share: Some(found),
             ..Run::default()
@@ -88,22 +84,13 @@ mod tests {
             let said = judge(&[&run(truth, found)], 2).said;
             assert_eq!(said == Agreement::Agrees, right, "{truth} {found}");
         }
-        assert!(
-            matches!(judge(&[], 1).said, Agreement::Differs(_)),
-            "nothing was measured"
-        );
+        assert!(judge(&[], 1).said.is_wrong(), "nothing was measured");
     }
 
     #[test]
     fn a_contended_lock_that_is_called_idle_fails() {
         let mut run = run(1.0, 1.0);
-        run.verdict = Verdict::of(vec![Reason {
-            check: "not_contended".to_owned(),
-            is: jostle_model::record::Status::Suspect,
-            claims: Vec::new(),
-            text: String::new(),
-            ..Reason::default()
-        }]);
-        assert!(matches!(judge(&[&run], 1).said, Agreement::Differs(_)));
+        run.verdict = flagged("not_contended", Status::Suspect);
+        assert!(judge(&[&run], 1).said.is_wrong());
     }
 }

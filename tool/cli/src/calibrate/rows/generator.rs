@@ -120,19 +120,14 @@ fn judge(planted: &[Run], clean: &[Run], truth: String) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Reason, Status, Verdict};
+    use crate::calibrate::trial::planted::flagged;
+    use jostle_model::record::{Status, Verdict};
 
     fn run(rate: f64, check: Option<&str>) -> Run {
-        let reasons = check.map(|check| Reason {
-            check: check.to_owned(),
-            is: Status::Suspect,
-            claims: Vec::new(),
-            text: String::new(),
-            ..Reason::default()
-        });
+        let flagged = |check| flagged(check, Status::Suspect);
         Run {
             throughput_per_s: rate,
-            verdict: Verdict::of(reasons.into_iter().collect()),
+            verdict: check.map_or_else(Verdict::default, flagged),
             ..Run::default()
         }
     }
@@ -150,30 +145,15 @@ mod tests {
         );
         assert_eq!(said(run(500.0, Some("halted")), clean()), Agreement::Agrees);
         // Another check does not flag the generator.
-        assert!(matches!(
-            said(run(500.0, Some("steal")), clean()),
-            Agreement::Differs(_)
-        ));
-        assert!(matches!(
-            said(run(500.0, None), clean()),
-            Agreement::Differs(_)
-        ));
-        assert!(matches!(
-            said(run(950.0, None), clean()),
-            Agreement::CannotTell(_)
-        ));
-        assert!(matches!(
-            judge(&[], &[], String::new()).said,
-            Agreement::CannotTell(_)
-        ));
+        assert!(said(run(500.0, Some("steal")), clean()).is_wrong());
+        assert!(said(run(500.0, None), clean()).is_wrong());
+        assert!(said(run(950.0, None), clean()).is_open());
+        assert!(judge(&[], &[], String::new()).said.is_open());
     }
 
     #[test]
     fn a_generator_left_alone_passes() {
         let flagged = run(1_000.0, Some("generator"));
-        assert!(matches!(
-            said(run(500.0, Some("generator")), flagged),
-            Agreement::Differs(_)
-        ));
+        assert!(said(run(500.0, Some("generator")), flagged).is_wrong());
     }
 }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn differs(trial: Trial) -> bool {
-        matches!(trial.said, Agreement::Differs(_))
+        trial.said.is_wrong()
     }
 
     #[test]
@@ -205,6 +205,6 @@ mod tests {
         assert!(differs(said(&bent(&[[10_000, 30_000]]))));
         assert!(differs(said(&growing())));
         let few = fit("too_few", &[], [1.0; 3], &[]);
-        assert!(matches!(said(&few).said, Agreement::CannotTell(_)));
+        assert!(said(&few).said.is_open());
     }
 }

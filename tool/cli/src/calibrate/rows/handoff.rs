@@ -95,7 +95,7 @@ fn judge(two: &[&Run], alone: &[&Run], place: Place, u: f64) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::Circumstances;
+    use crate::calibrate::trial::planted::noting;
     use jostle_model::record::Times;
 
     fn run(truth_ns: f64, found_ns: f64, on_one: u64, between: u64) -> Run {
@@ -107,12 +107,7 @@ mod tests {
             })
         };
         Run {
-            around: Circumstances {
-                truth: [("handoffs", 100.0), ("handoff_sum_ns", 100.0 * truth_ns)]
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .into(),
-                ..Circumstances::default()
-            },
+            around: noting(&[("handoffs", 100.0), ("handoff_sum_ns", 100.0 * truth_ns)]),
             times: Times {
                 handoff_ns: of(on_one + between),
                 handoff_same_cpu_ns: of(on_one),

@@ -105,17 +105,8 @@ fn judge_counts(wrong: &[&Run], right: &[&Run]) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Circumstances, Reason, Server, ThreadLoad, Verdict, Window};
-
-    fn flagged(check: &str) -> Verdict {
-        Verdict::of(vec![Reason {
-            check: check.to_owned(),
-            is: Status::Invalid,
-            claims: Vec::new(),
-            text: String::new(),
-            ..Reason::default()
-        }])
-    }
+    use crate::calibrate::trial::planted::{flagged, noting};
+    use jostle_model::record::{Server, ThreadLoad, Verdict, Window};
 
     fn timed(each_us: f64, slowed_us: f64) -> Run {
         Run {
@@ -124,12 +115,7 @@ mod tests {
                 ..Window::default()
             },
             operations: 1_000,
-            around: Circumstances {
-                truth: [("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .into(),
-                ..Circumstances::default()
-            },
+            around: noting(&[("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]),
             thread_loads: vec![ThreadLoad {
                 busy_share: 0.2,
                 runqueue_share: 0.0,
@@ -145,7 +131,7 @@ mod tests {
         let said = |slow: &Run| judge_slow(&[slow], &[&quick]).said;
         assert_eq!(said(&timed(260.0, 210.0)), Agreement::Agrees);
         let blamed = Run {
-            verdict: flagged("generator"),
+            verdict: flagged("generator", Status::Invalid),
             ..timed(260.0, 210.0)
         };
         for wrong in [
@@ -154,7 +140,7 @@ mod tests {
             blamed,
             Run::default(),
         ] {
-            assert!(matches!(said(&wrong), Agreement::Differs(_)), "{wrong:?}");
+            assert!(said(&wrong).is_wrong(), "{wrong:?}");
         }
     }
 
@@ -165,14 +151,7 @@ mod tests {
                 difference: Some(difference),
                 ..Server::default()
             }),
-            around: Circumstances {
-                truth: [
-                    ("lost".to_owned(), truth[0]),
-                    ("doubled".to_owned(), truth[1]),
-                ]
-                .into(),
-                ..Circumstances::default()
-            },
+            around: noting(&[("lost", truth[0]), ("doubled", truth[1])]),
             verdict,
             ..Run::default()
         }
@@ -182,7 +161,7 @@ mod tests {
     fn the_difference_must_be_the_one_planted_and_be_flagged() {
         let right = counted(0, [0.0, 0.0], Verdict::default());
         let said = |wrong: &Run| judge_counts(&[wrong], &[&right]).said;
-        let caught = || flagged("server_counts");
+        let caught = || flagged("server_counts", Status::Invalid);
         assert_eq!(
             said(&counted(-20, [20.0, 0.0], caught())),
             Agreement::Agrees
@@ -194,13 +173,10 @@ mod tests {
             counted(-20, [20.0, 0.0], Verdict::default()),
             counted(-20, [0.0, 0.0], caught()),
         ] {
-            assert!(matches!(said(&wrong), Agreement::Differs(_)), "{wrong:?}");
+            assert!(said(&wrong).is_wrong(), "{wrong:?}");
         }
         let clean = counted(0, [0.0, 0.0], caught());
         let wrong = counted(-20, [20.0, 0.0], caught());
-        assert!(matches!(
-            judge_counts(&[&wrong], &[&clean]).said,
-            Agreement::Differs(_)
-        ));
+        assert!(judge_counts(&[&wrong], &[&clean]).said.is_wrong());
     }
 }

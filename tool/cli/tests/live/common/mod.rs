@@ -152,7 +152,29 @@ pub(crate) struct Place {
     binary: PathBuf,
 }
 
+/// A place of a test that measures beside others: see [`beside`].
+pub(crate) struct BesideOthers {
+    place: Place,
+    _turn: std::sync::RwLockReadGuard<'static, ()>,
+}
+
+impl std::ops::Deref for BesideOthers {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
+}
+
 impl Place {
+    /// For runs by the user of the test, beside other tests.
+    pub(crate) fn beside_others() -> BesideOthers {
+        BesideOthers {
+            _turn: beside(),
+            place: Place::new(),
+        }
+    }
+
     /// For runs by the user of the test.
     pub(crate) fn new() -> Place {
         let directory = tempfile::Builder::new()
@@ -350,6 +372,18 @@ impl Jostle {
     /// To its end.
     pub(crate) fn run(self) -> Done {
         self.in_background().end()
+    }
+
+    /// To its end, with this exit code: see [`Done::exits`].
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Done {
+        self.run().exits(code)
+    }
+
+    /// To its end, at which it has measured: see [`Done::measures`].
+    #[track_caller]
+    pub(crate) fn measures(self) -> Done {
+        self.run().measures()
     }
 
     /// To its end; then nothing of it may be left.

@@ -71,44 +71,34 @@ impl Wanted {
     }
 }
 
-type Getter = fn(&PointSummary<'_>, &Run) -> Option<f64>;
+type Getter = fn(&Run) -> Option<f64>;
+type Times = fn(&Run) -> Option<&Distribution>;
+
+/// `TITLE of RUN => VALUE;`
+macro_rules! read {
+    ($($title:literal of $run:ident => $value:expr;)*) => { &[$(($title, |$run| $value)),*] };
+}
 
 /// Figures with one value for each run, by the beginning of their titles; the first fits.
-const MEASURES: &[(&str, Getter)] = &[
-    ("CPU time of the workers for one", |_, run| {
-        Some(1e3 * run.cpu.cpu_us_per_operation?)
-    }),
-    ("CPU time of the server for one held lock in", |_, run| {
-        Some(1e3 * run.kept.as_ref()?.server_cpu_us_per_minute()?)
-    }),
-    ("CPU time of the server for one", |_, run| {
-        Some(1e3 * run.server?.cpu_us_per_operation?)
-    }),
-    ("Memory of the server", |_, run| {
-        run.server?.bytes_per_held_lock
-    }),
-    ("Greatest lateness", |_, run| {
-        Some(run.kept.as_ref()?.latest_ns()? as f64)
-    }),
-    ("Requests in flight", |_, run| {
-        Some(run.spread.as_ref()?.effective)
-    }),
-    ("Requests at the server", |_, run| {
-        run.spread.as_ref()?.at_server
-    }),
-    ("The busiest generator", |_, run| busiest(run)),
-    ("How busy the busiest", |_, run| busiest(run)),
-    ("Blocked share", |_, run| run.blocked_share),
-    ("Workers that got nothing", |_, run| {
-        Some(run.per_worker?.none as f64 / run.at.workers? as f64)
-    }),
-    ("Dispersion", |_, run| Some(run.per_worker?.dispersion)),
-    ("Jain's", |_, run| Some(run.per_worker?.jain)),
-    ("Context switches", |_, run| {
-        Some(run.cpu.context_switches? as f64 / run.operations as f64)
-    }),
-    ("CPU time stolen", |_, run| run.around.machine.steal_share),
-];
+const MEASURES: &[(&str, Getter)] = read! {
+    "CPU time of the workers for one" of run => Some(1e3 * run.cpu.cpu_us_per_operation?);
+    "CPU time of the server for one held lock in" of run =>
+        Some(1e3 * run.kept.as_ref()?.server_cpu_us_per_minute()?);
+    "CPU time of the server for one" of run => Some(1e3 * run.server?.cpu_us_per_operation?);
+    "Memory of the server" of run => run.server?.bytes_per_held_lock;
+    "Greatest lateness" of run => Some(run.kept.as_ref()?.latest_ns()? as f64);
+    "Requests in flight" of run => Some(run.spread.as_ref()?.effective);
+    "Requests at the server" of run => run.spread.as_ref()?.at_server;
+    "The busiest generator" of run => busiest(run);
+    "How busy the busiest" of run => busiest(run);
+    "Blocked share" of run => run.blocked_share;
+    "Workers that got nothing" of run =>
+        Some(run.per_worker?.none as f64 / run.at.workers? as f64);
+    "Dispersion" of run => Some(run.per_worker?.dispersion);
+    "Jain's" of run => Some(run.per_worker?.jain);
+    "Context switches" of run => Some(run.cpu.context_switches? as f64 / run.operations as f64);
+    "CPU time stolen" of run => run.around.machine.steal_share;
+};
 
 fn busiest(run: &Run) -> Option<f64> {
     run.thread_loads
@@ -120,35 +110,21 @@ fn busiest(run: &Run) -> Option<f64> {
 /// Those that are taken from the runs that others did not disturb.
 const OF_TIMED: [&str; 3] = ["Workers that got", "Dispersion", "Jain's"];
 
-type Times = fn(&Run) -> Option<&Distribution>;
-
 /// Distributions whose percentiles are bands, by title.
-const SPREADS: &[(&str, Times)] = &[
-    ("Time of a request", |run| run.times.service_ns.as_ref()),
-    ("Time to connect", |run| run.times.connect_ns.as_ref()),
-    ("Time to accept", |run| run.times.accept_ns.as_ref()),
-    ("Time to close", |run| run.times.close_ns.as_ref()),
-    ("Time of a batch of requests", |run| {
-        run.times.batch_ns.as_ref()
-    }),
-    ("Hand-off", |run| run.times.handoff_ns.as_ref()),
-    ("Hand-off on one CPU", |run| {
-        run.times.handoff_same_cpu_ns.as_ref()
-    }),
-    ("Hand-off between two CPUs", |run| {
-        run.times.handoff_cross_cpu_ns.as_ref()
-    }),
-    ("Time to release", |run| run.times.release_ns.as_ref()),
-    ("Time to release a batch", |run| {
-        run.times.release_batch_ns.as_ref()
-    }),
-    ("Time for which the lock was held", |run| {
-        run.times.hold_ns.as_ref()
-    }),
-    ("Time of a refused try", |run| {
-        run.times.failed_try_ns.as_ref()
-    }),
-];
+const SPREADS: &[(&str, Times)] = read! {
+    "Time of a request" of run => run.times.service_ns.as_ref();
+    "Time to connect" of run => run.times.connect_ns.as_ref();
+    "Time to accept" of run => run.times.accept_ns.as_ref();
+    "Time to close" of run => run.times.close_ns.as_ref();
+    "Time of a batch of requests" of run => run.times.batch_ns.as_ref();
+    "Hand-off" of run => run.times.handoff_ns.as_ref();
+    "Hand-off on one CPU" of run => run.times.handoff_same_cpu_ns.as_ref();
+    "Hand-off between two CPUs" of run => run.times.handoff_cross_cpu_ns.as_ref();
+    "Time to release" of run => run.times.release_ns.as_ref();
+    "Time to release a batch" of run => run.times.release_batch_ns.as_ref();
+    "Time for which the lock was held" of run => run.times.hold_ns.as_ref();
+    "Time of a refused try" of run => run.times.failed_try_ns.as_ref();
+};
 
 const LEVELS: [(&str, &str); 5] = [
     ("p50", "p50"),
@@ -160,45 +136,28 @@ const LEVELS: [(&str, &str); 5] = [
 
 type Level = fn(&PointSummary<'_>) -> Option<Estimate>;
 
+/// `TITLE: NAME of POINT => ESTIMATE, NAME of POINT => ESTIMATE;`
+macro_rules! levels {
+    ($($title:literal: $($name:literal of $point:ident => $of:expr),+;)*) => {
+        &[$(($title, [$(($name, |$point| $of)),+])),*]
+    };
+}
+
 /// Latencies with one line for each level, by title.
-const LATENCIES: &[(&str, [(&str, Level); 2])] = &[
-    (
-        "Time for one operation",
-        [
-            ("p50", |p| {
-                p.of(figures::ACQUIRE_P50)
-                    .or(p.of(figures::BATCH_P50))
-                    .or(p.of(figures::SERVICE_P50))
-            }),
-            ("p99", |p| {
-                p.of(figures::ACQUIRE_P99)
-                    .or(p.of(figures::BATCH_P99))
-                    .or(p.of(figures::SERVICE_P99))
-            }),
-        ],
-    ),
-    (
-        "Time to acquire and to release",
-        [
-            ("acquire", |p| p.of(figures::ACQUIRE_P50)),
-            ("release", |p| p.of(figures::RELEASE_P50)),
-        ],
-    ),
-    (
-        "Time to open one connection",
-        [
-            ("p50", |p| p.of(figures::CONNECT_P50)),
-            ("p99", |p| p.of(figures::CONNECT_P99)),
-        ],
-    ),
-    (
-        "Response time",
-        [
-            ("p50", |p| response(p, "p50")),
-            ("p99", |p| response(p, "p99")),
-        ],
-    ),
-];
+const LATENCIES: &[(&str, [(&str, Level); 2])] = levels! {
+    "Time for one operation":
+        "p50" of p => first(p, [figures::ACQUIRE_P50, figures::BATCH_P50, figures::SERVICE_P50]),
+        "p99" of p => first(p, [figures::ACQUIRE_P99, figures::BATCH_P99, figures::SERVICE_P99]);
+    "Time to acquire and to release":
+        "acquire" of p => p.of(figures::ACQUIRE_P50), "release" of p => p.of(figures::RELEASE_P50);
+    "Time to open one connection":
+        "p50" of p => p.of(figures::CONNECT_P50), "p99" of p => p.of(figures::CONNECT_P99);
+    "Response time": "p50" of p => response(p, "p50"), "p99" of p => response(p, "p99");
+};
+
+fn first(point: &PointSummary<'_>, of: [&figures::Figure; 3]) -> Option<Estimate> {
+    of.into_iter().find_map(|figure| point.of(figure))
+}
 
 fn response(point: &PointSummary<'_>, name: &str) -> Option<Estimate> {
     let ns = open_loop::response(&point.timed, name)?.ns;
@@ -287,27 +246,22 @@ fn swept(points: &[PointSummary<'_>]) -> String {
 }
 
 fn of_point(wanted: &mut Wanted, title: &str, x: f64, point: &PointSummary<'_>) {
-    let measure: Option<Getter> = match title {
-        "Throughput" => Some(|point, run| point.rate_of(run, run.throughput_per_s)),
+    let measure = MEASURES.iter().find(|(name, _)| title.starts_with(name));
+    let of = |run: &Run| match title {
+        "Throughput" => point.rate_of(run, run.throughput_per_s),
         _ if title.ends_with("all workers together") => {
-            Some(|_, run| Some(1e9 * run.window.window_s / run.operations as f64))
+            Some(1e9 * run.window.window_s / run.operations as f64)
         }
-        _ => MEASURES
-            .iter()
-            .find(|(name, _)| title.starts_with(name))
-            .map(|(_, of)| *of),
+        _ => measure?.1(run),
     };
-    if let Some(of) = measure {
-        let runs = if OF_TIMED.iter().any(|name| title.starts_with(name)) {
-            &point.timed
-        } else {
-            &point.runs
-        };
-        let values: Vec<f64> = runs.iter().filter_map(|run| of(point, run)).collect();
-        over_runs(wanted, "", x, estimate(&values));
-        let several = values.iter().filter(|_| values.len() > 1);
-        several.for_each(|value| wanted.add("", (x, *value)));
-    }
+    let runs = match OF_TIMED.iter().any(|name| title.starts_with(name)) {
+        true => &point.timed,
+        false => &point.runs,
+    };
+    let values: Vec<f64> = runs.iter().filter_map(|run| of(run)).collect();
+    over_runs(wanted, "", x, estimate(&values));
+    let several = values.iter().filter(|_| values.len() > 1);
+    several.for_each(|value| wanted.add("", (x, *value)));
     if title == "Throughput" {
         let ceilings: Vec<f64> = point
             .runs

@@ -359,6 +359,7 @@ pub(super) fn run() -> Run {
         }),
         kept: Some(Box::new(kept())),
         recovery: Some(Box::new(recovery())),
+        verified: Some(Box::new(verified())),
         spread: Some(Box::new(Spread {
             in_flight: 90,
             effective: 89.0,
@@ -414,6 +415,62 @@ fn kept() -> Kept {
         server_idle_cpu_us_per_s: Some(1.0),
         server_memory_before_bytes: Some(1),
         server_memory_bytes: Some(2),
+    }
+}
+
+fn verified() -> Verified {
+    let seen = FaultSeen {
+        struck: 3,
+        struck_owners: 2,
+        next_grant_p50_ns: Some(1),
+        next_grant_max_ns: Some(2),
+    };
+    Verified {
+        promise: Promise {
+            belongs: Belongs::Lease,
+            lease_ns: Some(1),
+            lease_step_ns: Some(1),
+            lease_lag_ns: Some(1),
+            restart: true,
+            failover: true,
+            tokens: true,
+            order: true,
+        },
+        ran_ns: 1,
+        keys: 3,
+        clients: 6,
+        calls: 9,
+        grants: 4,
+        refused: 1,
+        errors: 1,
+        unknown: 1,
+        renewals: 1,
+        dropped: 1,
+        faults: [(Fault::CutTo, seen)].into(),
+        without: [(Fault::Clock, "no compiler".to_owned())].into(),
+        overlaps: 1,
+        foreign_releases: 1,
+        tokens_fell: 1,
+        late_grants: 1,
+        outside: 1,
+        undecided: 1,
+        to_the_departed: 1,
+        longest_free_ns: 1,
+        free_bound_ns: Some(1),
+        excerpt: Some(Excerpt {
+            kind: Violation::ForeignRelease,
+            key: 2,
+            from_ns: 1,
+            until_ns: 2,
+            lines: vec![ExcerptLine {
+                at_ns: 1,
+                client: Some(1),
+                what: "granted".to_owned(),
+                token: Some(7),
+            }],
+        }),
+        again: Some((2, 3)),
+        said: [("PING: broken pipe".to_owned(), 2)].into(),
     }
 }
 

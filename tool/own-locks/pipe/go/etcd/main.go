@@ -1,6 +1,7 @@
-// etcd's concurrency.Mutex: `etcd HOST:PORT PREFIX` locks the names PREFIX/0, PREFIX/1, ...
+// etcd's concurrency.Mutex: `etcd HOST:PORT PREFIX [TTL]` locks the names PREFIX/0, PREFIX/1, ...
 //
-// The session's lease of 10 s frees the lock of a worker that was killed.
+// The session's lease of so many seconds (10) frees the lock of a worker that was killed. Its library
+// renews it every third, and half a second later at worst: what is left then is the promise.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -40,14 +42,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+	ttl := 10
+	if len(os.Args) > 3 {
+		ttl, _ = strconv.Atoi(os.Args[3])
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(ttl))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	// Frees what a wait that was given up has left.
 	defer session.Close()
-	peer.Serve("timeout", func(worker, key int) (peer.Lock, error) {
+	capabilities := fmt.Sprintf("timeout give-up fifo restart lease=%d", max(ttl*2000/3-700, 1))
+	peer.Serve(capabilities, func(worker, key int) (peer.Lock, error) {
 		return lock{concurrency.NewMutex(session, fmt.Sprintf("%s/%d", os.Args[2], key))}, nil
 	})
 }

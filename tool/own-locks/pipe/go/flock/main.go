@@ -38,7 +38,7 @@ func (l lock) Acquire(ctx context.Context, shared, wait bool) error {
 func (l lock) Release() error { return l.Unlock() }
 
 func main() {
-	peer.Serve("shared timeout", func(worker, key int) (peer.Lock, error) {
+	peer.Serve("shared timeout by=process", func(worker, key int) (peer.Lock, error) {
 		return lock{flock.New(fmt.Sprintf("%s.%d", os.Args[1], key))}, nil
 	})
 }

@@ -271,6 +271,16 @@ fn under_two_rotations_nobody_is_called_unfair() {
 }
 
 #[test]
+fn under_ten_rotations_what_is_told_is_an_impression() {
+    let told = |turns: u64| {
+        let said = made(6).with("flock", 945.0, 40.0, &queue(100, turns));
+        said.says("Fairness")
+            .contains("An impression: a worker had ")
+    };
+    assert_eq!([2, 9, 10].map(told), [true, true, false]);
+}
+
+#[test]
 fn too_few_workers_and_runs_leave_the_order_open() {
     let said = made(1)
         .with("flock", 900.0, 40.0, &[470, 480])

@@ -38,7 +38,7 @@ fn whatever_has_a_position_has_it_for_both_scales() {
             "{pairs}"
         );
     }
-    assert_eq!(attributes(&svg, "pt mark c0")["data-say"], "100 ns");
+    assert_eq!(attributes(&svg, "pt mark c0 s0")["data-say"], "100 ns");
 }
 
 /// The attributes of the element of this class.
@@ -89,7 +89,7 @@ fn a_drawing_that_opens_linear_shows_linear_positions() {
     let place = |(x, y): (Both, Both)| format!("{} {}", number(x.linear), number(y.linear));
     let line = attributes(&svg, "line c0");
     assert_eq!(line["d"], format!("M{}L{}", place(from), place(to)));
-    let mark = attributes(&svg, "pt mark c0");
+    let mark = attributes(&svg, "pt mark c0 s0");
     let at = format!("M{}m", place(chart_at((10.0, 100.0))));
     assert!(mark["d"].starts_with(&at), "{mark:?}");
 }
@@ -102,7 +102,7 @@ fn a_label_that_was_moved_has_a_leader_from_the_point_that_it_names() {
     }
     let names = [100.0, 101.0].map(|value| chart.at((10.0, value), 0.0));
     let svg = chart.draw("x").into_string();
-    let leaders: Vec<&str> = svg.split("class=\"leader\" d=\"").skip(1).collect();
+    let leaders: Vec<&str> = svg.split("class=\"leader quiet\" d=\"").skip(1).collect();
     assert_eq!(leaders.len(), 2);
     for (leader, (x, y)) in leaders.iter().zip(names) {
         let start = format!("M{} {}L", number(x.log), number(y.log));

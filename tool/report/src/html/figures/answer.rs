@@ -2,7 +2,7 @@
 //!
 //! The figures of a workload stand in its row of [`crate::workloads`].
 
-use super::{Chapter, Drawing};
+use super::{Chapter, Drawing, bars};
 use crate::workloads::shown;
 
 /// Drawings of a main figure, at most: side by side on a screen.
@@ -24,10 +24,11 @@ pub(crate) fn answer(chapter: &Chapter<'_>) -> Option<(&'static str, Vec<Drawing
     let answer = &shown(chapter.workload).answer;
     let figures = answer.of.iter().filter_map(|figure| figure(chapter));
     let mut figures: Vec<Drawing> = figures.collect();
-    // What the title says is seen first.
+    figures.extend(bars::figure(chapter));
+    // Of many targets bars are read first, and then what the title says.
     let leads =
         |figure: &Drawing| !chapter.lead.is_empty() && figure.title.starts_with(chapter.lead);
-    figures.sort_by_key(|figure| !leads(figure));
+    figures.sort_by_key(|figure| (!figure.title.ends_with(bars::TITLE), !leads(figure)));
     figures.truncate(DRAWINGS);
     let question = match chapter.sweeps() {
         true => answer.question,

@@ -6,7 +6,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
  * Curator's InterProcessMutex: {@code java CuratorLocks HOST:PORT /PREFIX} locks /PREFIX/0,
- * /PREFIX/1, ... The session's end frees the lock of a worker that was killed.
+ * /PREFIX/1, ... The session's end frees the lock of a worker that was killed. A lock is made by
+ * requests that renew the session, so that its whole time-out is the lease.
  */
 final class CuratorLocks implements Peer.Lock {
     private final InterProcessMutex mutex;
@@ -33,7 +34,7 @@ final class CuratorLocks implements Peer.Lock {
         try (CuratorFramework client = CuratorFrameworkFactory.newClient(
                 words[0], 10_000, 5_000, new ExponentialBackoffRetry(100, 3))) {
             client.start();
-            Peer.serve("timeout fifo", (worker, key) ->
+            Peer.serve("timeout give-up fifo restart lease=10000", (worker, key) ->
                     new CuratorLocks(new InterProcessMutex(client, words[1] + "/" + key)));
         }
     }

@@ -35,6 +35,7 @@ final class FileLocks implements Peer.Lock {
     }
 
     public static void main(String[] words) throws Exception {
-        Peer.serve("shared timeout", (worker, key) -> new FileLocks(Path.of(words[0] + "." + key)));
+        Peer.serve("shared timeout by=process",
+                (worker, key) -> new FileLocks(Path.of(words[0] + "." + key)));
     }
 }
