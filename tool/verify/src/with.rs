@@ -6,8 +6,8 @@ use jostle_recover::Service;
 use jostle_sys::process::{self, Forker};
 use jostle_targets::{Locks, Setup, SetupError, Spec, prepare};
 
-/// By service: the variable of its password, and other variables with their values.
 type Variables = &'static [(&'static str, &'static str)];
+/// By service: the variable of its password, and other variables with their values.
 const VARIABLES: [(&str, &str, Variables); 7] = [
     ("lockd", "JOSTLED_PASSWORD", &[]),
     ("redis", "REDISCLI_AUTH", &[]),

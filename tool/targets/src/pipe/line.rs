@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn a_number_is_digits_and_a_space() {
-        let table: [(&[u8], Option<(u64, &[u8])>); 7] = [
+        type Numbered<'a> = Option<(u64, &'a [u8])>;
+        let table: [(&[u8], Numbered<'_>); 7] = [
             (b"17 G 5", Some((17, b"G 5"))),
             (b"1 E  two", Some((1, b"E  two"))),
             (b"G", None),

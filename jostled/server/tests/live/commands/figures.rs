@@ -77,7 +77,8 @@ fn contended(daemon: &Daemon) {
     for _ in 0..REQUESTS / 2 / LINE {
         (&first).write_all(&lock).unwrap();
         drain(&first, 1);
-        line.iter().for_each(|mut one| one.write_all(&both).unwrap());
+        line.iter()
+            .for_each(|mut one| one.write_all(&both).unwrap());
         (&first).write_all(&unlock).unwrap();
         drain(&first, 1);
         line.iter().for_each(|one| drain(one, 2));
