@@ -102,9 +102,8 @@ fn contention_costs_two_per_cent_at_most_of_what_it_touches() {
         act(daemon);
         used_s(daemon) - before
     };
-    let acts: [(&str, fn(&Daemon)); 2] =
-        [("refused TRYLOCK", refused), ("contended LOCK", contended)];
-    for (what, act) in acts {
+    let acts: [fn(&Daemon); 2] = [refused, contended];
+    for (what, act) in ["refused TRYLOCK", "contended LOCK"].into_iter().zip(acts) {
         let mut ratios: Vec<f64> = (0..PAIRS)
             .map(|pair| match pair % 2 {
                 0 => cpu_s(&with, act) / cpu_s(&without, act),
