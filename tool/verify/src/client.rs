@@ -36,10 +36,9 @@ const LONG_PAUSES: f64 = 0.05;
 const LONG_HOLD: (f64, f64) = (5e7, 3e8);
 const RENEWED_HOLD: (f64, f64) = (1.1, 1.8);
 const LATE_HOLD: (f64, f64) = (1.05, 1.6);
-/// All clients together have one long hold in so many leases (of a lock without, of so many times
-/// `NO_LEASE_NS`).
-const LONG_EVERY: u64 = 3;
-const NO_LEASE_NS: u64 = 500_000_000;
+/// All clients together begin one long hold in the time of a lease, so that few faults strike while
+/// nobody has one; of a lock without leases, in this time.
+const NO_LEASE_NS: u64 = 1_500_000_000;
 
 /// All that a client is given.
 pub(crate) struct Client<'a> {
@@ -304,7 +303,7 @@ impl Life<'_> {
 
     fn plan_long_hold(&mut self) {
         let unit = self.lease_ns().unwrap_or(NO_LEASE_NS);
-        let mean = LONG_EVERY * unit * self.client.places as u64;
+        let mean = unit * self.client.places as u64;
         self.next_long_ns = clock::monotonic() + mean / 2 + self.rng.below(mean + 1);
     }
 
