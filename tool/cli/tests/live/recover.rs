@@ -529,7 +529,10 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     refuses("exec:true", &["is not a lock"]);
     refuses("null", &["grants everybody"]);
     refuses("flock --within 0", &["--within 0"]);
-    refuses("redis --lease 5ms", &["--lease 5ms: at least 1s"]);
+    refuses(
+        "redis --lease 5ms",
+        &["--lease 5ms may end before the fault strikes; give at least 1s"],
+    );
     refuses("flock --waiters 0", &["--waiters"]);
 }
 
