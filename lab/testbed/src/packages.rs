@@ -42,6 +42,7 @@ redis-tools redis-cli tests and `validate judge` run redis-cli and redis-benchma
 wrk wrk a load generator with threads that tests of `jostle judge` run against nginx
 apache2-utils ab a load generator with a connection for each request, for the same tests
 postgresql /usr/share/doc/postgresql/copyright the server that the targets `postgres` and `postgres-try` launch
+pgbouncer pgbouncer the pooler before which `jostle who` must not name a session, and a proxy of `validate judge-cases`
 mariadb-server mariadbd the server that the target `mariadb` launches
 mariadb-client mariadb-slap a load generator with a thread for each connection, for the tests of `jostle judge`
 etcd-server etcd the server that the target `etcd` launches
@@ -100,7 +101,6 @@ puma puma a server of Ruby with a pool of threads, for those cases
 starman starman one of Perl with a pool of processes
 ruby-webrick /usr/share/doc/ruby-webrick/copyright a server that writes header and body apart, for those cases
 beanstalkd beanstalkd a queue that is a server of those cases
-pgbouncer pgbouncer a proxy with a small pool, for those cases
 varnish varnishd a proxy of those cases
 squid squid a proxy of those cases
 socat socat a proxy with a process for each connection, for those cases
