@@ -250,13 +250,25 @@ pub(crate) fn launch_at(
         leash: Leash::start(&mut guardian)?,
     };
     let began = Instant::now();
-    while TcpStream::connect(address).is_err() {
+    while !answers(server, address) {
         if began.elapsed() > PATIENCE {
             bail!("{server:?} does not answer at {address}; is it installed, and the port free?");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(running)
+}
+
+/// PostgreSQL accepts connections before it answers any.
+fn answers(server: Server, address: SocketAddr) -> bool {
+    let port = address.port().to_string();
+    match server {
+        Server::Postgres => Command::new("pg_isready")
+            .args(["-q", "-h", "127.0.0.1", "-p", &port])
+            .status()
+            .is_ok_and(|status| status.success()),
+        _ => TcpStream::connect(address).is_ok(),
+    }
 }
 
 /// Its command line; what it needs is written into its directory.
