@@ -159,7 +159,17 @@ fn judged(locks: &[Lock], trials: &[Trial]) -> (String, Vec<Row>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validate::store::Store;
     use jostle_model::record::Excerpt;
+
+    #[test]
+    fn what_is_recorded_holds() {
+        let recorded = shell::root().join("lab/record/validate-verify.jsonl");
+        let trials = Store::read(&recorded).unwrap().lines;
+        let (_, rows) = judged(&known().unwrap(), &trials);
+        let counts: Vec<_> = rows.iter().map(|row| (row.count, row.trials)).collect();
+        assert_eq!(counts, [(30, 30), (30, 30)]);
+    }
 
     #[test]
     fn a_bug_is_found_as_what_it_is_and_a_form_that_grants_nothing_is_not_clean() {
