@@ -30,9 +30,9 @@ pub struct Link {
 pub enum Way {
     /// In both.
     Both,
-    /// What the first side sends is lost.
+    /// Bytes from the first side are lost.
     FromFirst,
-    /// What the first side is sent is lost.
+    /// Bytes to the first side are lost.
     ToFirst,
 }
 

@@ -50,7 +50,7 @@ fn traits(family: Family) -> Vec<Trait> {
     }
 }
 
-/// What a lock promises by default; None of what is no lock, or grants all.
+/// The default promise of a lock; None if the target is not a lock, or grants everything.
 fn promised(entry: &Entry) -> Option<Promise> {
     let is_lock = !traits(entry.family).is_empty() && entry.lock.excludes;
     is_lock.then(|| promise(entry, &Default::default()))

@@ -83,9 +83,9 @@ words! {
         ServerKill = "server-kill",
         /// All processes of the service are stopped, and go on later.
         ServerStop = "server-stop",
-        /// What the owner sends is lost, for a while; what it is sent arrives.
+        /// For a while, bytes from the owner are lost; bytes to it arrive.
         CutTo = "cut-to",
-        /// What the owner is sent is lost, for a while; what it sends arrives.
+        /// For a while, bytes to the owner are lost; bytes from it arrive.
         CutFrom = "cut-from",
         /// All processes of the service are killed, and it is started again without its data.
         ServerWipe = "server-wipe",

@@ -125,7 +125,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// What tests of rows share.
+/// Helpers for the tests of rows.
 #[cfg(test)]
 pub(super) mod planted {
     use super::Agreement;
@@ -141,7 +141,7 @@ pub(super) mod planted {
         }
     }
 
-    /// What a specimen noted.
+    /// A record with the facts that a specimen noted.
     pub(crate) fn noting(notes: &[(&str, f64)]) -> Circumstances {
         let notes = notes
             .iter()

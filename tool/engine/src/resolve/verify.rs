@@ -246,7 +246,7 @@ mod tests {
                 ),
             ]
         );
-        // What was run can be run again.
+        // The resolved plan resolves to itself.
         let again = resolution(&[], |plan| *plan = resolved.plan.clone()).unwrap();
         assert_eq!(again.plan, resolved.plan);
         let all = |plan: &mut Plan| plan.fault = Some(Fault::ALL.to_vec());
