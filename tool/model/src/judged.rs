@@ -102,7 +102,9 @@ pub struct Printed {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test: Option<String>,
     /// Any of `rate_per_s`, `requests`, `connections`, `mean_ms`, `p50_ms`, `p99_ms`, `max_ms`,
-    /// `errors`, `not_2xx`, as printed.
+    /// `errors`, `not_2xx`, `other_length` (answers of another length than the first), `iterations`
+    /// and `dropped` (runs of a script, done and left out), as printed. mysqlslap's `rate_per_s` and
+    /// `requests` follow from the queries of each client and the time.
     pub figures: BTreeMap<String, f64>,
 }
 
@@ -382,7 +384,8 @@ pub struct Finding {
     /// (CPU time + run-queue wait) / wall time of the busiest server thread; absent where nothing
     /// was seen of it.
     pub server_busy_share: Option<f64>,
-    /// Why, one sentence each, the decisive one first.
+    /// Why, one sentence each, the decisive one first; before it, that less was reached than the
+    /// command planned.
     pub reasons: Vec<String>,
     /// The consequence for the figures that the command printed.
     pub meaning: String,

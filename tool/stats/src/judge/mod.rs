@@ -9,6 +9,7 @@
 mod doubled;
 mod held;
 mod nothing;
+mod planned;
 mod printed;
 mod rules;
 mod waits;
@@ -89,7 +90,10 @@ pub fn find(watched: &Watched) -> Finding {
         Limit::Path | Limit::Nothing | Limit::Undecided => [None; 2],
         limit => bounds(&window, &parts, &limits, is_held, limit),
     };
-    let mut reasons = state.reasons;
+    let output = watched.output.as_ref();
+    let short = output.map(|output| planned::short_of(output, &watched.command));
+    let mut reasons = short.unwrap_or_default();
+    reasons.extend(state.reasons);
     reasons.extend(words::beside(&window, state.limit));
     Finding {
         limit: state.limit,

@@ -1,6 +1,7 @@
 //! The worth of the figures that the command printed, beside the verdict: failures among them, and
 //! what the kernel saw of the same.
 
+use super::planned::impossible;
 use super::words::{percent, seconds};
 use crate::fairness::is_uneven;
 use crate::numbers::grouped;
@@ -12,7 +13,7 @@ const FAILED: f64 = 0.01;
 
 /// Share of the planned connections that the kernel has to see, and most connections for each
 /// request that may be somebody else's or a second try.
-const SEEN: f64 = 0.95;
+pub(super) const SEEN: f64 = 0.95;
 const MORE: f64 = 1.25;
 
 /// Share of the run for which the command may wait until its output is taken.
@@ -20,7 +21,9 @@ const STALLED: f64 = 0.05;
 
 /// Warnings to a reader of the figures, one sentence each.
 pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
-    let failed = output.results.iter().filter_map(failed);
+    let results = output.results.iter();
+    let failed = results.flat_map(|of| [failed(of), impossible(of, &watched.command)]);
+    let failed = failed.flatten();
     let traffic = watched.traffic.as_ref();
     let kernel =
         traffic.and_then(|traffic| fewer(output, traffic).or_else(|| more(output, traffic)));
@@ -94,17 +97,24 @@ fn shared_out(traffic: &Traffic) -> Option<String> {
     })
 }
 
-fn figure(result: &Printed, name: &str) -> f64 {
+pub(super) fn figure(result: &Printed, name: &str) -> f64 {
     result.figures.get(name).copied().unwrap_or(0.0)
 }
 
-fn whole(number: f64) -> String {
+pub(super) fn whole(number: f64) -> String {
     grouped(number as u64)
 }
 
 fn failed(result: &Printed) -> Option<String> {
     let [errors, not_2xx, requests] =
         [ERRORS, NOT_2XX, "requests"].map(|name| figure(result, name));
+    if each_ends(result) && not_2xx < FAILED * requests {
+        return Some(format!(
+            "wrk printed as many errors as requests ({}): an answer that ends with its connection \
+             counts as both, so these may be no failures",
+            whole(errors)
+        ));
+    }
     let failures = [(errors, "errors"), (not_2xx, "answers not 2xx")];
     let failures = failures.iter().filter(|(number, _)| *number > 0.0);
     let failures: Vec<String> = failures
@@ -118,6 +128,16 @@ fn failed(result: &Printed) -> Option<String> {
             whole(requests)
         )
     })
+}
+
+/// Whether wrk printed an error for each request, but for those that were under way at the end:
+/// where an answer has no length, it counts the end of the connection both as the end of the
+/// answer and as a read error, and connects twice.
+fn each_ends(result: &Printed) -> bool {
+    let [errors, requests, connections] =
+        [ERRORS, "requests", "connections"].map(|name| figure(result, name));
+    let under_way = connections.min((1.0 - SEEN) * requests);
+    result.tool == "wrk" && requests > 0.0 && (errors - requests).abs() <= under_way
 }
 
 /// Connections that were planned and never opened. Not where each request has its own: then
@@ -142,7 +162,7 @@ fn fewer(output: &Output, traffic: &Traffic) -> Option<String> {
 
 /// More connections than requests, where each request has its own.
 fn more(output: &Output, traffic: &Traffic) -> Option<String> {
-    let results = output.results.iter();
+    let results = output.results.iter().filter(|of| !each_ends(of));
     let requests: f64 = results.map(|result| figure(result, "requests")).sum();
     let opened: f64 = traffic.opened.iter().sum();
     (requests >= 100.0 && opened > MORE * requests).then(|| {
@@ -212,6 +232,12 @@ mod tests {
                 0.0,
                 [20.0, 20.0],
                 "wrk printed 4 errors and 6 answers not 2xx at 1,000 requests: ",
+            ),
+            (
+                "requests=1000 errors=999 connections=20",
+                0.0,
+                [20.0, 20.0],
+                "wrk printed as many errors as requests (999): an ",
             ),
             // No request was answered.
             (

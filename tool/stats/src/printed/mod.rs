@@ -7,8 +7,9 @@
 //! - words are compared one by one, whatever the space between them; a last word `...` is the
 //!   rest of a line
 //! - `{name}` is a number, `{name:s}` one of seconds, `{name:t}` one with its
-//!   unit (`1.2ms`, `1m3s`); all times become milliseconds. `{_}` is any text, `{name*}` and
-//!   `{_*}` may be several words
+//!   unit (`1.2ms`, `1m3s`); all times become milliseconds. `{name:g}` may have commas between its
+//!   thousands (`12,345.6`) or be in thousands (`82k`). `{_}` is any text, `{name*}` and `{_*}` may
+//!   be several words
 //! - `{one+other}` is a number of both names
 //! - `? ` begins a line that may be absent, `* ` one that may come often; numbers of one name
 //!   are added
@@ -28,9 +29,13 @@ use std::collections::BTreeMap;
 /// Each tool with its formats.
 const TOOLS: &[(&str, &str)] = &[
     ("ab", include_str!("formats/ab.txt")),
+    ("autocannon", include_str!("formats/autocannon.txt")),
+    ("bombardier", include_str!("formats/bombardier.txt")),
+    ("ghz", include_str!("formats/ghz.txt")),
     ("hey", include_str!("formats/hey.txt")),
     ("k6", include_str!("formats/k6.txt")),
     ("locust", include_str!("formats/locust.txt")),
+    ("mysqlslap", include_str!("formats/mysqlslap.txt")),
     ("pgbench", include_str!("formats/pgbench.txt")),
     ("oha", include_str!("formats/oha.txt")),
     (
@@ -59,6 +64,9 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("max_ms", "ms max"),
     (ERRORS, "errors"),
     (NOT_2XX, "answers not 2xx"),
+    ("other_length", "answers of another length"),
+    ("iterations", "iterations"),
+    ("dropped", "dropped iterations"),
 ];
 
 /// Requests that got no answer, or none that counts.
@@ -69,6 +77,9 @@ pub const NOT_2XX: &str = "not_2xx";
 
 /// The time of a whole result, which is compared and not kept.
 const TOTAL: &str = "total_ms";
+
+/// Requests of each connection, of a tool that prints these and the time in place of a rate.
+const EACH: &str = "each";
 
 /// Failures that a format counts, by the beginning of their place in it.
 const COUNTED: [(&str, &str); 5] = [
@@ -316,6 +327,7 @@ impl Figures {
             }
             ("codes", _) => return self.codes(given),
             (_, "t") => duration_ms(given)?,
+            (_, "g") => grouped(given)?,
             (_, "s") => plain()? * 1e3,
             _ => plain()?,
         };
@@ -357,12 +369,36 @@ impl Figures {
                 }
             }
         }
+        if let Some(each) = self.numbers.remove(EACH) {
+            let number = |name| self.numbers.get(name).copied().unwrap_or(0.0);
+            let (requests, total_ms) = (each * number("connections"), number(TOTAL));
+            self.numbers.remove(TOTAL);
+            self.add("requests", requests);
+            if total_ms > 0.0 {
+                self.add("rate_per_s", requests / total_ms * 1e3);
+            }
+        }
         Printed {
             tool: tool.to_owned(),
             test: self.test,
             figures: self.numbers,
         }
     }
+}
+
+/// `12,345.6` or `82k`. None where it may be of a language that writes `12.345,6`.
+fn grouped(text: &str) -> Option<f64> {
+    let (text, unit) = match text.strip_suffix('k') {
+        Some(text) => (text, 1e3),
+        None => (text, 1.0),
+    };
+    let (whole, behind) = text.split_once('.').unwrap_or((text, ""));
+    let mut groups = whole.split(',').skip(1);
+    let is_english = groups.all(|group| group.len() == 3) && behind.len() != 3;
+    let number = text.replace(',', "").parse::<f64>().ok();
+    number
+        .filter(|_| is_english && !behind.contains(','))
+        .map(|number| number * unit)
 }
 
 /// A time with its unit, as Go and wrk print it: `1.23ms`, `450.00us`, `365µs`, `1m2.5s`, `0`.

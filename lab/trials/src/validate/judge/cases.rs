@@ -195,6 +195,7 @@ fn summary(what: &str, judged: &[(&Case, Verdict)], aside: bool) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_stats::judge::notes;
 
     /// The recorded cases by the rules of today: no fewer are right than when the rules were
     /// finished. Of each file: made and held aside, each idle and beside a busy loop.
@@ -207,10 +208,15 @@ mod tests {
             ("validate-judge-cases-4.jsonl", [[0, 0], [41, 41]]),
         ];
         let cases = cases().unwrap();
+        let mut named = Vec::new();
         for (file, then) in FILES {
             let path = format!("{}/../record/{file}", env!("CARGO_MANIFEST_DIR"));
             let mut right = [[0; 2]; 2];
             for run in Store::<Run>::read(path.as_ref()).unwrap().lines {
+                let output = run.watched.output.iter();
+                let notes = output.flat_map(|output| notes(output, &run.watched));
+                let impossible = |note: &String| note.contains(" the mean is ");
+                named.extend(notes.filter(impossible));
                 let case = cases.iter().find(|case| case.number == run.case).unwrap();
                 let is_right = Verdict::judge(case, &run).is_right;
                 right[usize::from(case.is_aside())][usize::from(run.beside)] +=
@@ -222,6 +228,9 @@ mod tests {
                 "{file}: {right:?}"
             );
         }
+        // Half of the runs of wrk, which alone adds latencies of requests that it did not send.
+        assert_eq!(named.len(), 27, "{named:#?}");
+        assert!(named.iter().all(|note| note.starts_with("wrk printed ")));
     }
 
     #[test]
