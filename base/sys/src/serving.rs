@@ -8,8 +8,8 @@ use crate::census::{self, Identity};
 use crate::namespaces;
 use crate::sock_diag::{self, SockDiag, Tcp, Wanted};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -25,6 +25,9 @@ pub enum Address {
 /// States of a TCP socket in /proc/net/tcp (include/net/tcp_states.h).
 const ESTABLISHED: &str = "01";
 const LISTEN: &str = "0A";
+
+/// The flag __SO_ACCEPTCON in /proc/net/unix.
+const ACCEPTS: &str = "00010000";
 
 /// The processes that hold the accepted connections of an address, with those that listen
 /// there and started them: a session of PostgreSQL may end before anybody looks again. Where
@@ -181,9 +184,8 @@ fn of_tcp(text: &str, port: u16, kind: Kind) -> Vec<u64> {
 }
 
 /// Connected ends of a server carry its path as the listener does; only the listener
-/// accepts (flag __SO_ACCEPTCON).
+/// accepts.
 fn of_unix<'a>(text: &'a str, path: &'a str, kind: Kind) -> impl Iterator<Item = u64> + 'a {
-    const ACCEPTS: &str = "00010000";
     text.lines().skip(1).filter_map(move |line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let listens = *fields.get(3)? == ACCEPTS;
@@ -214,6 +216,30 @@ fn sockets(pid: u32) -> impl Iterator<Item = u64> {
         let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
         number.parse().ok()
     })
+}
+
+/// Whether a process accepts connections, over TCP or a Unix socket of its network namespace.
+pub fn accepts(pid: u32) -> bool {
+    let own = sockets_of(pid);
+    let read = |name| File::open(format!("/proc/{pid}/net/{name}")).ok();
+    // Of TCP, listeners stand first: behind them there may be thousands in TIME_WAIT.
+    let listening = |name, state: usize, accepts: &'static str, inode: usize| {
+        let lines = read(name).map(|file| BufReader::new(file).lines().skip(1));
+        let lines = lines.into_iter().flatten().map_while(Result::ok);
+        lines.map(move |line| {
+            let field = |at| line.split_whitespace().nth(at);
+            (field(state) == Some(accepts)).then(|| field(inode)?.parse().ok())
+        })
+    };
+    let is_own = |inode: Option<u64>| inode.is_some_and(|inode| own.contains(&inode));
+    let of_tcp = |name| {
+        listening(name, 3, LISTEN, 9)
+            .map_while(|line| line)
+            .any(is_own)
+    };
+    !own.is_empty()
+        && (["tcp", "tcp6"].into_iter().any(of_tcp)
+            || listening("unix", 3, ACCEPTS, 6).flatten().any(is_own))
 }
 
 /// Whether any of these sockets is a Unix socket.
@@ -270,12 +296,27 @@ pub fn process_at(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// How many connections at this port each of these processes has open; of those with none
-/// nothing is told. Empty where the kernel does not name sockets.
+/// How many connections at this port each of these processes has open. Of those with none only such
+/// are told of as accept there and have not started another that does. Empty where the kernel does
+/// not name sockets.
 pub fn shares_of(pids: &[u32], port: u16) -> Vec<u64> {
-    let open = asked(port, Kind::Connected).unwrap_or_default();
-    let own = |pid: &u32| sockets_of(*pid).intersection(&open).count() as u64;
-    pids.iter().map(own).filter(|own| *own > 0).collect()
+    let [open, listening] = [Kind::Connected, Kind::Listening].map(|kind| asked(port, kind));
+    let (open, listening) = (open.unwrap_or_default(), listening.unwrap_or_default());
+    let each = pids.iter().map(|pid| (*pid, sockets_of(*pid)));
+    let each = each.map(|(pid, own)| {
+        let accepts = own.intersection(&listening).count() > 0;
+        (pid, accepts, own.intersection(&open).count() as u64)
+    });
+    let each: Vec<(u32, bool, u64)> = each.collect();
+    let serves = |pid: u32| {
+        let mut others = each
+            .iter()
+            .filter(|(other, accepts, _)| *accepts && *other != pid);
+        !others.any(|(other, ..)| census::descends_from(*other, pid))
+    };
+    let shares = each.iter();
+    let shares = shares.filter(|(pid, accepts, own)| *own > 0 || (*accepts && serves(*pid)));
+    shares.map(|(.., own)| *own).collect()
 }
 
 #[cfg(test)]
@@ -308,6 +349,7 @@ mod tests {
             // Children that other tests fork hold it too, for a moment.
             let is_ours = || serving(&address).contains(&std::process::id());
             assert!(is_ours());
+            assert!(accepts(std::process::id()) && !accepts(u32::MAX));
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let accepted = listener.accept().unwrap();
             // Both ends and the listener, at least: other tests have sockets too.

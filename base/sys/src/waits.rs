@@ -58,6 +58,14 @@ pub enum Blocked {
     Other(&'static str),
 }
 
+/// Whether a thread of a process sleeps until it gets a lock of a file; false without the right to see
+/// it.
+pub fn for_file_lock((pid, tid): (u32, u32)) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+    let call = call.ok().and_then(|text| Blocked::parse(&text));
+    matches!(call, Some(Blocked::Flock(_) | Blocked::Record(_)))
+}
+
 /// FUTEX_LOCK_PI and FUTEX_LOCK_PI2: the kernel itself keeps the owner in the word.
 pub const LOCK_PI: [u32; 2] = [6, 13];
 /// FUTEX_WAIT and FUTEX_WAIT_BITSET.

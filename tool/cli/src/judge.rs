@@ -13,7 +13,7 @@ use jostle_engine::experiment::exit;
 use jostle_engine::keeper;
 use jostle_judge::{Order, watch};
 use jostle_model::ServerAt;
-use jostle_model::judged::{Doubled, Limit, Peer, Turn, Watched};
+use jostle_model::judged::{Doubled, Limit, Peer, StartedBy, Turn, Watched};
 use jostle_model::record::Record;
 use jostle_report::Writer;
 use jostle_report::judged::{self, Judgements};
@@ -41,10 +41,14 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     if args.every.0 < SHORTEST_NS {
         return Err(Failure::Usage("--every: give at least 10ms".to_owned()));
     }
-    if let Some(named) = &args.server {
-        keeper::check_server(named).map_err(Failure::Usage)?;
+    let start_server = server_words(args)?;
+    match &args.server {
+        Some(named) if start_server.is_some() => agrees(named)?,
+        Some(named) => keeper::check_server(named).map_err(Failure::Usage)?,
+        None => {}
     }
-    if let Some(program) = words.first() {
+    for words in [Some(&words), start_server.as_ref()].into_iter().flatten() {
+        let program = words.first().map_or("", String::as_str);
         spawn::find(program).with_context(|| {
             format!("cannot start {program}; check its name and PATH, or name its whole path")
         })?;
@@ -56,6 +60,7 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     let mut bench = Bench {
         args,
         words,
+        start_server,
         signals: Signals::listen().context("cannot listen to signals")?,
         writer,
         found: Judgements::default(),
@@ -75,6 +80,42 @@ fn both(done: Result<u8, Failure>, shown: Result<(), Failure>) -> Result<u8, Fai
             told(Err(second));
             Err(first)
         }
+    }
+}
+
+/// The words of `--start-server`.
+fn server_words(args: &Judge) -> Result<Option<Vec<String>>, Failure> {
+    let words = args.start_server.as_ref();
+    let words = words.map(|line| jostle_judge::words(std::slice::from_ref(line)));
+    match words.as_deref() {
+        Some([line]) if line.trim().is_empty() || line.contains(' ') => {
+            Err(Failure::Usage(format!(
+                "--start-server '{line}': give the command that starts the server, quoted as for a \
+                 shell, such as --start-server 'nginx -c FILE'"
+            )))
+        }
+        _ => Ok(words),
+    }
+}
+
+/// Whether a server that is started by us can be named so.
+fn agrees(named: &ServerAt) -> Result<(), Failure> {
+    let address = match named {
+        ServerAt::Port(port) => Address::Port(*port),
+        ServerAt::Unix(path) => Address::Unix(path.clone()),
+        _ => {
+            return Err(Failure::Usage(format!(
+                "--server {named}: --start-server starts another process in each run; name its \
+                 :PORT or unix:PATH, or leave --server out"
+            )));
+        }
+    };
+    match is_served(&address) {
+        true => Err(Failure::Usage(format!(
+            "--server {named}: somebody listens there before --start-server has started anything; \
+             end that server (ss -ltnp), or leave --start-server out"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -154,6 +195,7 @@ fn filled(words: &[String], load: u64) -> Vec<String> {
 struct Bench<'a> {
     args: &'a Judge,
     words: Vec<String>,
+    start_server: Option<Vec<String>>,
     signals: Signals,
     writer: Option<Writer>,
     found: Judgements,
@@ -184,6 +226,7 @@ impl Bench<'_> {
                     None => self.words.clone(),
                 },
                 server: self.args.server.clone().or_else(|| self.judged()),
+                start_server: self.start_server.clone(),
                 every_ns: self.args.every.0,
                 environment: machine.clone(),
                 started_at: rfc3339(SystemTime::now()),
@@ -192,13 +235,25 @@ impl Bench<'_> {
             };
             let signals = &self.signals;
             let mut asked = || signals.exit_code().map(|code| i32::from(code) - 128);
-            let watched = watch(&order, &mut asked).map_err(anyhow::Error::from)?;
+            let watched = watch(&order, &mut asked);
+            if let (Err(_), Some(code)) = (&watched, self.signals.exit_code()) {
+                return Ok(code);
+            }
+            let watched = watched.map_err(anyhow::Error::from)?;
             let code = code_of(&watched, self.args.require);
             // Before it is written, because a full disk must not cost the report, too.
             self.found.watched.push(watched.clone());
             self.write(Record::Judged(Box::new(watched)))?;
             if let Some(code) = self.signals.exit_code() {
                 return Ok(code);
+            }
+            if self.copies_its_server() {
+                return Err(Failure::Failed(anyhow!(
+                    "--copies: the command starts its own server, so that each copy would start \
+                     another, and would show no more than that the machine has room; start the \
+                     server apart, and copy the load alone: jostle judge --start-server SERVER \
+                     --copies N -- LOAD"
+                )));
             }
             let has_failed = code == exit::FAILED && !self.is_of_a_pair();
             if has_failed || turns.len() == 1 {
@@ -209,6 +264,14 @@ impl Bench<'_> {
             }
         }
         Ok(exit::DONE)
+    }
+
+    fn copies_its_server(&self) -> bool {
+        let own = |watched: &Watched| {
+            let server = watched.server.as_ref();
+            server.and_then(|side| side.started_by) == Some(StartedBy::Command)
+        };
+        self.args.copies.is_some() && self.found.watched.iter().any(own)
     }
 
     /// The server of the first run, if it listens before each run: of two servers with similar
@@ -371,6 +434,7 @@ mod tests {
         Judge {
             command: command.split(' ').map(str::to_owned).collect(),
             server: None,
+            start_server: None,
             every: jostle_model::Nanos(SHORTEST_NS),
             double,
             copies: None,

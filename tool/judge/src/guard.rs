@@ -10,6 +10,7 @@
 //! process in it is stopped.
 
 use super::output::{Copies, Ends};
+use jostle_sys::census::Identity;
 use jostle_sys::clock;
 use jostle_sys::process::{self, Forker};
 use jostle_sys::waited;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -74,7 +75,8 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Forks the guard, which starts the command, with these as its output;
-    /// the other ends of them are jostle's.
+    /// the other ends of them are jostle's. `apart`: in a session of its own, where it reads nothing
+    /// and only its standard error is jostle's.
     ///
     /// # Errors
     /// Why the command cannot be started, with the system's message.
@@ -82,6 +84,7 @@ impl Guard {
         words: &[String],
         mut ends: Option<Ends>,
         copies: &mut Option<Copies>,
+        apart: bool,
     ) -> io::Result<Guard> {
         let forker = Forker::new()?;
         // Should the guard be killed, what the command has started comes to us.
@@ -92,7 +95,7 @@ impl Guard {
             // A guard that holds our end would never see us go, and a command whose output
             // nobody takes would not be told.
             drop((ours.take(), copies.take()));
-            match live(&theirs, words, ends.take()) {
+            match live(&theirs, words, ends.take(), apart) {
                 Ok(()) => 0,
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or(0);
@@ -152,6 +155,20 @@ impl Guard {
         self.news.get_ref().write_all(&[0])
     }
 
+    /// Asks the command, and those that it has left to the guard, to end (SIGTERM), and kills what
+    /// takes longer than some seconds.
+    pub(super) fn end(self) {
+        let mut own = process::with_descendants(self.pid);
+        let is_next = |pid: &u32| Identity::of(*pid).is_some_and(|of| of.parent == self.pid);
+        own.retain(is_next);
+        for pid in own.iter().filter_map(|pid| Pid::from_raw(*pid as i32)) {
+            let _ = [Signal::TERM, Signal::CONT].map(|signal| kill_process(pid, signal));
+        }
+        let has_ended = || own.iter().all(|pid| process::is_over(*pid)).then_some(());
+        let grace = Duration::from_nanos(super::GRACE_NS);
+        waited::within(grace, Duration::from_millis(5), has_ended);
+    }
+
     /// Sends the command a signal; one that has ended is no error.
     pub(super) fn signal(&self, signal: i32) {
         let signal = Signal::from_named_raw(signal);
@@ -178,10 +195,10 @@ fn report(mut to: &UnixStream, news: &News) -> io::Result<()> {
 }
 
 /// The guard's life.
-fn live(parent: &UnixStream, words: &[String], ends: Option<Ends>) -> io::Result<()> {
+fn live(parent: &UnixStream, words: &[String], ends: Option<Ends>, apart: bool) -> io::Result<()> {
     process::set_name("jostle-guard");
     process::adopt_orphans()?;
-    let pid = start(words, ends.as_ref())?;
+    let pid = start(words, ends.as_ref(), apart)?;
     // Whoever reads them waits for the last one that holds them.
     drop(ends);
     let command = pid.as_raw_nonzero().get() as u32;
@@ -200,19 +217,28 @@ fn live(parent: &UnixStream, words: &[String], ends: Option<Ends>) -> io::Result
     Ok(())
 }
 
-/// Starts the command in our process group, and leaves that group; the system's own number
+/// Starts the command in our process group, or apart, and leaves that group; the system's own number
 /// tells why the command could not be started.
-fn start(words: &[String], ends: Option<&Ends>) -> io::Result<Pid> {
+fn start(words: &[String], ends: Option<&Ends>, apart: bool) -> io::Result<Pid> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut ours, theirs) = UnixStream::pair()?;
     let guard = getpid();
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if apart {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+    }
     let pid = Forker::new()?.fork(|| {
         // It waits until the guard has left the session: a process that is forked after that
         // cannot join this group.
         let prepared =
             process::die_with(guard).and_then(|()| (&mut { &theirs }).read_exact(&mut [0]));
+        let prepared = prepared.and_then(|()| match apart {
+            true => Ok(setsid().map(|_| ())?),
+            false => Ok(()),
+        });
         let error = match prepared {
-            Ok(()) => execute(Command::new(program).args(arguments), ends),
+            Ok(()) => execute(&mut command, ends),
             Err(error) => error,
         };
         let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
@@ -282,7 +308,7 @@ mod live_tests {
     #[test]
     fn a_guard_is_not_forked_from_a_process_with_threads() {
         // Tests run in threads; what starts commands is tested through the program.
-        let error = Guard::start(&["true".to_owned()], None, &mut None).unwrap_err();
+        let error = Guard::start(&["true".to_owned()], None, &mut None, false).unwrap_err();
         assert!(error.to_string().contains("threads"), "{error}");
     }
 }

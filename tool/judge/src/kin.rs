@@ -1,6 +1,7 @@
 //! The owner of each process of the machine, followed from birth: a process keeps its owner
 //! when its parent ends before it.
 
+use jostle_model::judged::StartedBy;
 use jostle_sys::census::{self, Identity};
 use jostle_sys::process;
 use jostle_sys::stat::CpuClock;
@@ -32,6 +33,8 @@ pub(super) struct Member {
     /// As the kernel names it.
     pub name: String,
     parent: u32,
+    /// The owner of the guard that it descends from, if it was seen to.
+    born: Option<Whose>,
     clock: Option<CpuClock>,
     /// CPU time up to the latest look.
     used_ns: u64,
@@ -51,8 +54,15 @@ pub(super) struct Kin {
     /// None until it is started.
     command: Option<u32>,
     tool: BTreeSet<u32>,
+    /// Whose the descendants of each guard are: a guard adopts those that lose their parents.
+    guards: BTreeMap<u32, Whose>,
     server: BTreeSet<u32>,
+    /// Clients of the server among what it has started.
+    clients: BTreeSet<u32>,
     behind: BTreeSet<u32>,
+    /// CPU time of ended processes of the server that the command had started: it is a part of the
+    /// command's own account.
+    reaped_ns: u64,
 }
 
 /// Others that used less are not remembered when they end.
@@ -63,9 +73,15 @@ const REMEMBERED: usize = 256;
 
 impl Kin {
     /// Looks around for the first time, before the command is started: this takes longer
-    /// than most looks, and is no part of its run.
-    pub(super) fn new() -> Kin {
+    /// than most looks, and is no part of its run. `server`: the guard under which jostle has
+    /// started the server, and the first process of that.
+    pub(super) fn new(server: Option<[u32; 2]>) -> Kin {
         let mut kin = Kin::default();
+        if let Some([guard, first]) = server {
+            kin.tool.insert(guard);
+            kin.guards.insert(guard, Whose::Server);
+            kin.server.insert(first);
+        }
         kin.look(true);
         kin
     }
@@ -73,7 +89,8 @@ impl Kin {
     /// Names the command, once it was started, and jostle's other process.
     pub(super) fn follow(&mut self, command: u32, guard: u32) {
         self.command = Some(command);
-        self.tool = [std::process::id(), guard].into();
+        self.tool.extend([std::process::id(), guard]);
+        self.guards.insert(guard, Whose::Generator);
         for pid in [guard, command] {
             if !self.members.contains_key(&pid) {
                 self.add(pid, false);
@@ -83,12 +100,39 @@ impl Kin {
     }
 
     /// Names the server's processes, once they are known, and returns the CPU time of these
-    /// that was booked as that of other programs.
-    pub(super) fn serve(&mut self, roots: &[u32]) -> u64 {
+    /// that was booked as that of other programs, and those that were the generator's. A client of
+    /// the server remains the generator's, even if a process of the server has started it.
+    pub(super) fn serve(
+        &mut self,
+        roots: &[u32],
+        is_client: impl Fn(u32) -> bool,
+    ) -> (u64, Vec<u32>) {
         let is_ours = |pid: &&u32| Some(**pid) == self.command || self.tool.contains(pid);
-        let roots = roots.iter().filter(|pid| !is_ours(pid));
-        self.server.extend(roots);
-        self.moved(Whose::Server)
+        self.server.extend(roots.iter().filter(|pid| !is_ours(pid)));
+        let mut own = self.pids(Whose::Generator);
+        let clients = own
+            .iter()
+            .filter(|pid| !roots.contains(pid) && is_client(**pid));
+        self.clients.extend(clients);
+        let booked_ns = self.moved(Whose::Server);
+        own.retain(|pid| self.members[pid].whose == Whose::Server);
+        (booked_ns, own)
+    }
+
+    /// Who has started these processes of the server: the command, or jostle (`--start-server`); None
+    /// for those that were there before.
+    pub(super) fn started_by(&self, roots: &[u32]) -> Option<StartedBy> {
+        let born = |pid: &u32| self.members.get(pid)?.born;
+        match roots.iter().find_map(born)? {
+            Whose::Server => Some(StartedBy::Judge),
+            _ => Some(StartedBy::Command),
+        }
+    }
+
+    /// CPU time of ended processes of the server that is a part of the command's account.
+    pub(super) fn reaped_ns(&mut self) -> u64 {
+        self.look_around();
+        self.reaped_ns
     }
 
     /// Names the processes that the server, or one behind it, is connected to, and returns their
@@ -156,6 +200,9 @@ impl Kin {
     fn look_around(&mut self) {
         let there: BTreeSet<u32> = census::processes().into_iter().collect();
         for (pid, member) in self.members.extract_if(.., |pid, _| !there.contains(pid)) {
+            if (member.whose, member.born) == (Whose::Server, Some(Whose::Generator)) {
+                self.reaped_ns += member.total_ns;
+            }
             let is_notable = member.whose == Whose::Other && member.total_ns >= NOTABLE_NS;
             if is_notable && self.ended.len() < REMEMBERED {
                 self.ended.insert(pid, (member.name, member.total_ns));
@@ -182,6 +229,10 @@ impl Kin {
             } else {
                 Whose::Other
             },
+            born: match self.guards.get(&identity.parent) {
+                Some(whose) => Some(*whose),
+                None => self.members.get(&identity.parent).and_then(|of| of.born),
+            },
             name: identity.name,
             parent: identity.parent,
             clock,
@@ -199,7 +250,7 @@ impl Kin {
         const GENERATIONS: usize = 64;
         let mut at = pid;
         for _ in 0..GENERATIONS {
-            if Some(at) == self.command {
+            if Some(at) == self.command || self.clients.contains(&at) {
                 return Whose::Generator;
             }
             if self.server.contains(&at) {
@@ -209,18 +260,22 @@ impl Kin {
                 return Whose::Behind;
             }
             if self.tool.contains(&at) {
-                return Whose::Tool;
+                let adopted = self.guards.get(&at).filter(|_| at != pid);
+                return adopted.copied().unwrap_or(Whose::Tool);
             }
-            let Some(member) = self.members.get(&at) else {
-                break;
-            };
-            match member.whose {
-                // Known from its birth, whoever adopted it since.
-                Whose::Generator | Whose::Kernel => return member.whose,
-                _ => at = member.parent,
+            match self.members.get(&at) {
+                Some(member) if member.whose == Whose::Kernel => return Whose::Kernel,
+                Some(member) => at = member.parent,
+                None => break,
             }
         }
-        Whose::Other
+        // Known from its birth, whoever adopted it since.
+        let member = self.members.get(&pid);
+        let known = member.filter(|member| member.whose != Whose::Other);
+        let known = known.map(|member| member.whose);
+        known
+            .or(member.and_then(|member| member.born))
+            .unwrap_or(Whose::Other)
     }
 
     /// The processes of an owner.
@@ -267,12 +322,12 @@ mod live_tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let two = children();
-        let mut kin = Kin::new();
-        kin.follow(shell.id(), 0);
+        let mut kin = Kin::new(None);
+        kin.follow(shell.id(), u32::MAX);
         assert_eq!(kin.pids(Whose::Generator).len(), 3, "{two:?}");
         // Other tests of this process have children too.
         assert!(kin.pids(Whose::Tool).contains(&std::process::id()));
-        kin.serve(&[two[0], shell.id()]);
+        assert_eq!(kin.serve(&[two[0], shell.id()], |_| false).1, [two[0]]);
         // A part of the command is none of what stands behind its server.
         kin.stand_behind(&[two[1]]);
         assert!(kin.pids(Whose::Behind).is_empty());
@@ -287,5 +342,45 @@ mod live_tests {
         for pid in two {
             jostle_sys::process::kill(pid);
         }
+    }
+
+    #[test]
+    fn a_server_s_workers_are_its_own_though_the_command_has_started_both() {
+        let member = |parent: u32| Member {
+            whose: Whose::Generator,
+            name: String::new(),
+            parent,
+            born: Some(Whose::Generator),
+            clock: None,
+            used_ns: 0,
+            latest_ns: 0,
+            total_ns: 7,
+        };
+        // A guard, the command, a server with a worker, a load, and a daemon that was adopted:
+        // numbers that no process has.
+        let [guard, command, server, worker, load, daemon, test] =
+            [1, 2, 3, 4, 5, 6, 7].map(|n| n + (1 << 23));
+        let parents = [
+            (command, guard),
+            (server, command),
+            (worker, server),
+            (load, command),
+            (daemon, guard),
+            // A load that the server's program has started.
+            (test, server),
+        ];
+        let mut kin = Kin {
+            members: parents.map(|(pid, parent)| (pid, member(parent))).into(),
+            command: Some(command),
+            tool: [guard].into(),
+            guards: [(guard, Whose::Generator)].into(),
+            ..Kin::default()
+        };
+        let served = kin.serve(&[server], |pid| pid == test);
+        assert_eq!(served, (0, vec![server, worker]));
+        assert_eq!(kin.pids(Whose::Generator), [command, load, daemon, test]);
+        assert_eq!(kin.started_by(&[server]), Some(StartedBy::Command));
+        // They are gone, and the command has waited for them.
+        assert_eq!(kin.reaped_ns(), 14);
     }
 }

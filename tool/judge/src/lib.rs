@@ -12,6 +12,7 @@ mod ports;
 mod servers;
 mod side;
 mod sockets;
+mod started;
 mod store;
 mod threads;
 mod turns;
@@ -19,7 +20,7 @@ mod turns;
 use guard::{Guard, News};
 use jostle_harness::accounts::ServerProcesses;
 use jostle_model::ServerAt;
-use jostle_model::judged::{Machine, Turn, Watched};
+use jostle_model::judged::{Machine, StartedBy, Turn, Watched};
 use jostle_model::record::{Environment, Neighbour, SCHEMA};
 use jostle_sys::stat::{self, MachineTicks};
 use jostle_sys::{census, clock, cpu, files, process};
@@ -38,6 +39,8 @@ pub struct Order {
     pub command: Vec<String>,
     /// Where the server is, if its connections do not tell.
     pub server: Option<ServerAt>,
+    /// The command that starts the server, if it is to be started for this run.
+    pub start_server: Option<Vec<String>>,
     /// Time between two looks, in nanoseconds, as long as looks are cheap.
     pub every_ns: u64,
     /// The machine, for the record.
@@ -63,9 +66,28 @@ pub enum JudgeError {
         /// The remedy.
         remedy: &'static str,
     },
+    /// The server of `--start-server` never listened.
+    #[error("--start-server: {command} {why}; {remedy}")]
+    Server {
+        /// The server's command.
+        command: String,
+        /// What happened.
+        why: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// It ran, and was lost.
     #[error("{0}")]
     Lost(io::Error),
+}
+
+/// What helps where a program cannot be started.
+fn remedy(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::NotFound => "check its name and PATH, or name its whole path",
+        io::ErrorKind::PermissionDenied => "make it executable (chmod +x), or name a program",
+        _ => "run it without jostle to see more",
+    }
 }
 
 /// The words of a command: one that was quoted as a whole is split as a shell would.
@@ -111,28 +133,26 @@ const NAMED: usize = 3;
 /// # Errors
 /// Where the command cannot be started, or its guard was killed.
 pub fn watch(order: &Order, asked: &mut dyn FnMut() -> Option<i32>) -> Result<Watched, JudgeError> {
-    let kin = Kin::new();
+    let server = order.start_server.as_ref();
+    let server = server.map(|words| started::start(words, order.server.as_ref(), asked));
+    let server = server.transpose()?;
+    let kin = Kin::new(server.as_ref().map(|guard| [guard.pid, guard.command]));
     let (ends, mut copies) = match order.parse {
         // Without descriptors for it the command is watched all the same.
         true => output::open().ok().unzip(),
         false => (None, None),
     };
-    let guard =
-        Guard::start(&order.command, ends, &mut copies).map_err(|cause| JudgeError::Start {
+    let guard = Guard::start(&order.command, ends, &mut copies, false).map_err(|cause| {
+        JudgeError::Start {
             command: order.command.first().cloned().unwrap_or_default(),
-            remedy: match cause.kind() {
-                io::ErrorKind::NotFound => "check its name and PATH, or name its whole path",
-                io::ErrorKind::PermissionDenied => {
-                    "make it executable (chmod +x), or name a program"
-                }
-                _ => "run it without jostle to see more",
-            },
+            remedy: remedy(&cause),
             cause,
-        })?;
+        }
+    })?;
     // After the fork, so that the command keeps the limit that it would have.
     files::raise_descriptor_limit();
     let copies = copies.map(output::Copies::start);
-    let mut sampler = Sampler::new(order, kin, guard);
+    let mut sampler = Sampler::new(order, kin, guard, server);
     let ran = sampler.run(asked).map_err(JudgeError::Lost);
     // With the sampler goes the guard, and with it whoever could still print.
     let watched = ran.map(|()| sampler.finish());
@@ -173,6 +193,10 @@ struct Sampler<'a> {
     store: Option<Store>,
     ticks: Option<MachineTicks>,
     complete: bool,
+    /// What has started the server, once it was seen.
+    started_by: Option<StartedBy>,
+    /// The guard of the server that jostle has started.
+    started: Option<Guard>,
     /// Sockets that the command has from jostle, such as its input and output.
     inherited: BTreeSet<u64>,
     /// CPU time that the latest look spent on finding the server. Few looks do, and it is
@@ -191,7 +215,7 @@ struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    fn new(order: &'a Order, mut kin: Kin, guard: Guard) -> Sampler<'a> {
+    fn new(order: &'a Order, mut kin: Kin, guard: Guard, started: Option<Guard>) -> Sampler<'a> {
         kin.follow(guard.command, guard.pid);
         let port = match order.server {
             Some(ServerAt::Port(port)) => Some(port),
@@ -209,6 +233,8 @@ impl<'a> Sampler<'a> {
             found: None,
             sockets: Sockets::open(port),
             store: None,
+            started_by: None,
+            started,
             ticks: stat::machine_ticks().ok(),
             complete: census::is_complete(),
             inherited: inodes(&[std::process::id(), guard.pid]),
@@ -222,6 +248,7 @@ impl<'a> Sampler<'a> {
             watched: Watched {
                 schema: SCHEMA.to_owned(),
                 command: order.command.clone(),
+                start_server: order.start_server.clone(),
                 environment: order.environment.clone(),
                 started_at: order.started_at.clone(),
                 pair: order.pair.clone(),
@@ -331,7 +358,7 @@ impl<'a> Sampler<'a> {
         self.generator.stopped_for(self.stopped_s(from_ns, now_ns));
         if around {
             let server = self.kin.pids(Whose::Server);
-            self.server.look_at_titles(&self.kin, &server);
+            self.server.look_at_locks(&self.kin, &server);
         }
         self.server.look(
             &self.kin,
@@ -407,14 +434,20 @@ impl<'a> Sampler<'a> {
             pid: pid.into(),
             cpu_s: rounded((ns as f64 / 1e9).min(most_s * cpus as f64)),
         });
-        let server = self.server.finish(intervals);
+        let mut server = self.server.finish(intervals);
+        server.started_by = self.started_by;
         // Children that ended in the last interval are in the command's account alone.
         let last_s = self.watched.span_s.last().copied().unwrap_or(0.0);
         let used_s = self.generator.latest_s();
         let possible_s = (self.most_cpus * last_s - used_s).max(0.0);
-        let missing_s = end.cpu_ns.saturating_sub(self.generator_ns) as f64 / 1e9;
+        let command_ns = self.generator_ns + self.kin.reaped_ns();
+        let missing_s = end.cpu_ns.saturating_sub(command_ns) as f64 / 1e9;
         self.generator.credit(missing_s.min(possible_s), last_s);
-        let seen_share = seen_share(self.generator_ns, end.cpu_ns, possible_s);
+        let seen_share = seen_share(command_ns, end.cpu_ns, possible_s);
+        let lookups = self.store.and_then(|store| store.since());
+        if let Some(guard) = self.started {
+            guard.end();
+        }
         let (traffic, network) = self.sockets.map(Sockets::into_columns).unzip();
         let machine = Machine {
             cpus: cpus as u64,
@@ -433,7 +466,7 @@ impl<'a> Sampler<'a> {
             traffic: traffic.flatten(),
             network,
             machine,
-            lookups: self.store.and_then(|store| store.since()),
+            lookups,
             ..self.watched
         }
     }

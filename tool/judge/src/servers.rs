@@ -3,10 +3,12 @@
 
 use super::kin::Whose;
 use super::store::Store;
-use super::{Sampler, side, threads};
+use super::{Sampler, Sockets, side, threads};
 use jostle_harness::accounts::ServerProcesses;
 use jostle_model::ServerAt;
+use jostle_model::judged::StartedBy;
 use jostle_sys::serving::{self, Address};
+use jostle_sys::sock_diag::{SockDiag, Wanted};
 use jostle_sys::stat;
 use std::collections::BTreeSet;
 
@@ -24,12 +26,31 @@ impl Sampler<'_> {
         self.found = Some((server, at.to_string()));
     }
 
-    /// CPU time of the server before it was found was booked as that of other programs.
+    /// CPU time of the server before it was found was booked as that of other programs, or of the
+    /// command that has started it.
     fn serve(&mut self, roots: &[u32]) {
-        let booked_ns = self.kin.serve(roots);
+        let port = self.sockets.as_ref().and_then(Sockets::port);
+        let wanted = Wanted {
+            other_port: port.unwrap_or(0),
+            ..Wanted::default()
+        };
+        // Where the command has started them: there a client may be among them.
+        let is_own = port.is_some() && self.kin.started_by(roots) == Some(StartedBy::Command);
+        let clients = is_own.then(|| SockDiag::open()?.tcp(wanted));
+        let clients = clients.and_then(Result::ok).unwrap_or_default();
+        let clients: BTreeSet<u64> = clients.iter().map(|of| of.inode.into()).collect();
+        let is_client = |pid| !serving::sockets_of(pid).is_disjoint(&clients);
+        let (booked_ns, own) = self.kin.serve(roots, is_client);
         if let Some(others_s) = &mut self.watched.machine.others_s {
             self.server.take_over(booked_ns, others_s);
         }
+        if !own.is_empty() {
+            let used_ns = |pid: &u32| self.kin.members.get(pid).map_or(0, |of| of.total_ns);
+            let used_ns: u64 = own.iter().map(used_ns).sum();
+            self.generator_ns = self.generator_ns.saturating_sub(used_ns);
+            self.generator.hand_over(&own, &mut self.server);
+        }
+        self.started_by = self.started_by.or_else(|| self.kin.started_by(roots));
     }
 
     /// Processes behind the server are no neighbours of the experiment, but a part of it: those at
@@ -84,16 +105,25 @@ impl Sampler<'_> {
             self.know(&ServerAt::Port(port));
             self.server.begin(&self.kin.pids(Whose::Server));
         } else if let Some((server, _)) = &self.found
-            && AGAIN.contains(&looks)
+            && (AGAIN.contains(&looks) || (around && self.kin.server_is_gone()))
         {
             server.look();
             let roots = server.roots();
             self.serve(&roots);
         }
+        // A server that is named otherwise may stand behind another, whose queues are not its own.
+        let others_port = port.filter(|port| {
+            let own = self.kin.pids(Whose::Server);
+            let serving = serving::serving(&Address::Port(*port));
+            !own.is_empty() && !serving.iter().any(|pid| own.contains(pid))
+        });
         self.searched_ns += stat::own_cpu_ns() - before_ns;
         let Some(sockets) = &mut self.sockets else {
             return;
         };
+        if others_port.is_some() {
+            sockets.disown();
+        }
         let again = AGAIN.contains(&looks) || looks.is_multiple_of(SELDOM);
         if again && sockets.is_found() {
             sockets.look_beside(&inodes(generators), 0);

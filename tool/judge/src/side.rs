@@ -6,7 +6,7 @@ use super::rounded;
 use super::threads::{self, Threads};
 use jostle_model::judged::{Process, Side};
 use jostle_sys::limits::cgroup::{self, Quota};
-use jostle_sys::{cpu, process, stat};
+use jostle_sys::{cpu, process, stat, waits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -15,6 +15,9 @@ const LOOKED_AT: usize = 16;
 
 /// Processes whose CPUs are kept.
 const PROCESSES: usize = 256;
+
+/// Threads that are looked at for a wait for a lock of a file.
+const AT_FILES: usize = 16;
 
 /// Share of its side's CPU time from which a process counts as one that does the work.
 const WORKS: f64 = 0.1;
@@ -42,6 +45,9 @@ pub(super) struct Watch {
     /// Processes that waited for a lock, as of the latest look at their titles.
     waiting: usize,
     at_locks: Vec<f64>,
+    /// Threads that waited for a lock of a file, as of the latest look at them.
+    at_files: usize,
+    at_file_locks: Vec<f64>,
 }
 
 impl Watch {
@@ -72,6 +78,7 @@ impl Watch {
         let stopped_s = if is_stopped(kin, pids) { span_s } else { 0.0 };
         self.side.stopped_s.push(rounded(stopped_s));
         self.at_locks.push(self.waiting as f64);
+        self.at_file_locks.push(self.at_files as f64);
         let throttled_s = self.throttled_s();
         self.throttled_s.push(rounded(throttled_s));
         self.look_at_limits(pids);
@@ -116,13 +123,49 @@ impl Watch {
         process.cpu_s.push(rounded(member.latest_ns as f64 / 1e9));
     }
 
-    /// How many of its processes say that they wait for a lock: only those of PostgreSQL do.
-    pub(super) fn look_at_titles(&mut self, kin: &Kin, pids: &[u32]) {
+    /// How many of its processes say that they wait for a lock: only those of PostgreSQL do. And how
+    /// many of its threads wait for that of a file.
+    pub(super) fn look_at_locks(&mut self, kin: &Kin, pids: &[u32]) {
         let member = |pid: &&u32| kin.members.get(pid);
         let speaks = |pid: &&u32| member(pid).is_some_and(|member| member.name == "postgres");
         let titles = pids.iter().filter(speaks).take(PROCESSES);
         let titles = titles.map(|pid| title(*pid));
         self.waiting = titles.filter(|title| waits_for_lock(title)).count();
+        let threads = pids.iter().flat_map(|pid| {
+            let threads = stat::threads_of(*pid).into_iter();
+            threads.map(move |tid| (*pid, tid))
+        });
+        let threads = threads.take(AT_FILES);
+        self.at_files = threads.filter(|of| waits::for_file_lock(*of)).count();
+    }
+
+    /// Hands what was followed of these processes to another side: to that of the server, which the
+    /// command had started.
+    pub(super) fn hand_over(&mut self, pids: &[u32], to: &mut Watch) {
+        for pid in pids {
+            self.allowed.remove(pid);
+            let Some(process) = self.processes.remove(pid) else {
+                continue;
+            };
+            let both = self.side.cpu_s.iter_mut().zip(&mut to.side.cpu_s);
+            for ((own, other), used) in both.zip(&process.cpu_s) {
+                *own = rounded((*own - used).max(0.0));
+                *other = rounded(*other + used);
+            }
+            to.processes.insert(*pid, process);
+        }
+        let moved = self.threads.hand_over(pids, &mut to.threads);
+        let both = self.queued_s.iter_mut().zip(&mut to.queued_s);
+        for ((own, other), queued) in both.zip(moved) {
+            *own = rounded((*own - queued).max(0.0));
+            *other = rounded(*other + queued);
+        }
+        // They are no part of this side's greatest numbers, nor are their limits.
+        self.side.processes = 0;
+        self.threads.most = 0;
+        self.ages.clear();
+        self.throttled.clear();
+        self.quota = None;
     }
 
     /// All its processes had ended at the latest look.
@@ -207,7 +250,7 @@ impl Watch {
         }
         let mut gone_s = self.gone_s;
         let is_gone = !gone_s.is_empty();
-        let has_waited = self.at_locks.iter().any(|waiting| *waiting > 0.0);
+        let any = |waiting: Vec<f64>| waiting.iter().any(|of| *of > 0.0).then_some(waiting);
         gone_s.resize(intervals, 0.0);
         let mut throttled_s = self.throttled_s;
         throttled_s.resize(intervals, 0.0);
@@ -222,7 +265,8 @@ impl Watch {
             allowed_cpus: Some(allowed.len() as u64).filter(|cpus| *cpus > 0),
             busiest: self.threads.busiest(),
             gone_s: is_gone.then_some(gone_s),
-            at_locks: has_waited.then_some(self.at_locks),
+            at_locks: any(self.at_locks),
+            at_file_locks: any(self.at_file_locks),
             largest,
             ..self.side
         }

@@ -129,6 +129,16 @@ impl Sockets {
         self.port.is_some()
     }
 
+    /// The server's port, once it is known.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port.map(|(port, _)| port)
+    }
+
+    /// The sockets at that port are not those of the server that is watched.
+    pub(super) fn disown(&mut self) {
+        self.port = self.port.map(|(port, _)| (port, false));
+    }
+
     /// Finds the port that these sockets are connected to, and
     /// returns it when it was found now and the server is on this machine.
     pub(super) fn find(&mut self, inodes: &BTreeSet<u64>) -> Option<u16> {

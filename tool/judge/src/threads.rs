@@ -173,6 +173,32 @@ impl Threads {
         }
     }
 
+    /// Hands the threads of these processes to another side, and returns the time that all of them
+    /// waited for a CPU in each interval.
+    pub(super) fn hand_over(&mut self, pids: &[u32], to: &mut Threads) -> Vec<f64> {
+        let mut queued_s = vec![0.0; self.intervals];
+        let theirs = self
+            .followed
+            .extract_if(.., |(pid, _), _| pids.contains(pid));
+        for (key, mut thread) in theirs {
+            for (sum, (_, queued)) in queued_s.iter_mut().skip(thread.first).zip(&thread.series) {
+                *sum += queued;
+            }
+            thread.sleep = to
+                .on_disk
+                .as_ref()
+                .and_then(|_| SleepState::of(key.0, key.1));
+            thread.asleep = thread
+                .sleep
+                .as_ref()
+                .and_then(SleepState::read)
+                .unwrap_or_default();
+            to.followed.insert(key, thread);
+        }
+        to.counted |= self.counted;
+        queued_s
+    }
+
     /// Drops the series of all but the busiest; those that live are followed anew.
     fn sweep(&mut self, kept: usize) {
         let followed = self.followed.iter();

@@ -22,6 +22,8 @@ pub struct Watched {
     /// Where the server was found: as `--server` names it, or by the command's
     /// connections; absent where neither did.
     pub server_at: Option<String>,
+    /// The command of `--start-server`; absent without.
+    pub start_server: Option<Vec<String>>,
     /// The machine.
     pub environment: Environment,
     /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
@@ -158,10 +160,25 @@ pub struct Side {
     /// Its processes that waited for a lock, as their own titles say (PostgreSQL), which are
     /// read twice a second; absent where none did.
     pub at_locks: Option<Vec<f64>>,
+    /// Its threads that waited for a lock of a file (flock, fcntl), of the first 16, as above; absent
+    /// where none did, and in older records.
+    pub at_file_locks: Option<Vec<f64>>,
+    /// What has started it; of the server alone, absent where it was there before.
+    pub started_by: Option<StartedBy>,
     /// CPUs that its processes may run on; absent where that cannot be read.
     pub allowed_cpus: Option<u64>,
     /// The threads that were busiest over the whole run, at most eight.
     pub busiest: Vec<Thread>,
+}
+
+/// What has started a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StartedBy {
+    /// The command that is judged.
+    Command,
+    /// Jostle (`--start-server`).
+    Judge,
 }
 
 /// One process.
@@ -403,8 +420,8 @@ pub struct Doubled {
     pub copies: bool,
     /// The load and the doubled one, or numbers of copies.
     pub loads: [u64; 2],
-    /// The measure of work: `bytes` or `connections`, or `printed`: the rate that the command
-    /// printed, where no connection was seen.
+    /// The measure of work: `printed`, the rate that the command printed; or `bytes` or
+    /// `connections`, where it printed none that is known.
     pub measure: String,
     /// Work for each second with the load and with the doubled one, a pair a line.
     pub rates_per_s: Vec<[f64; 2]>,

@@ -11,7 +11,7 @@ use jostle_model::judged::{Doubled, Limit, Output, Peer, Side, Thread, Traffic, 
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
-use jostle_stats::judge::of_server;
+use jostle_stats::judge::{of_server, throttled};
 use jostle_stats::printed::FIGURES;
 use std::fmt::Write as _;
 use std::io::BufRead;
@@ -245,8 +245,13 @@ pub(crate) fn sides(watched: &Watched) -> Vec<[String; 8]> {
     std::iter::once(generator).chain(server).collect()
 }
 
-/// Both sides in a table, and the machine below.
+/// Both sides in a table, and the machine below. Nothing of a run so short that the ticks of clocks
+/// are longer.
 fn table(watched: &Watched) -> String {
+    const SHORTEST_S: f64 = 0.1;
+    if Within::watched(watched).wall_s < SHORTEST_S {
+        return String::new();
+    }
     let mut rows = vec![SIDES.map(str::to_owned)];
     rows.extend(sides(watched));
     let width = |column: usize| {
@@ -277,7 +282,7 @@ fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String
         known(hottest.map(|thread| within.share(&thread.cpu_s))),
         known(hottest.map(|thread| within.share(&thread.queued_s))),
         percent(within.share(&side.stopped_s)),
-        known(side.throttled_s.as_ref().map(|each_s| within.share(each_s))),
+        known(side.throttled_s.as_ref().map(|_| throttled(watched, side))),
         format!("{:.2}", within.share(&side.cpu_s)),
         side.threads.to_string(),
     ]

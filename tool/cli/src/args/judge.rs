@@ -20,6 +20,9 @@ pub(crate) struct Judge {
     /// The server, if the command's connections do not show it: :PORT, pid:N, unix:PATH, cgroup:PATH
     #[arg(long, value_name = "WHICH")]
     pub server: Option<ServerAt>,
+    /// Start the server by this command before each run, wait until it listens, and end it after the run
+    #[arg(long, value_name = "SERVER")]
+    pub start_server: Option<String>,
     /// Time between two looks; longer where a look costs more than 0.2 % of it
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = seconds)]
     pub every: Nanos,

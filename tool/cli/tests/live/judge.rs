@@ -500,7 +500,7 @@ PATH=$PATH:$bin
         let commands: Vec<&str> = blocks
             .flat_map(|block| block.split("```").next().unwrap().lines())
             .collect();
-        assert_eq!(commands.len(), 7, "{commands:?}");
+        assert_eq!(commands.len(), 9, "{commands:?}");
         let place = Place::new();
         // 3: the generator was the limit.
         let each: String = commands

@@ -30,6 +30,7 @@ mod html;
 mod http;
 mod judge;
 mod judge_server;
+mod judge_started;
 mod ldap;
 mod liars;
 mod limits;

@@ -177,3 +177,17 @@ fn the_series_has_a_line_for_each_interval_and_leaves_out_what_was_not_measured(
     assert!(render("gnuplot", &found).starts_with("# end_s span_s"));
     assert!(render("markdown", &found).starts_with("```text\njostle judge"));
 }
+
+#[test]
+fn shares_of_time_are_at_most_all_of_it_and_a_moment_has_none() {
+    let mut watched = made();
+    // Two threads that a quota stops together: the kernel adds up both.
+    let other = watched.generator.busiest[0].clone();
+    watched.generator.busiest.push(other);
+    watched.generator.throttled_s = Some(vec![1.14; 3]);
+    assert_eq!(sides(&watched)[0][5], "57 %");
+    // As of `true`: the clocks' ticks are longer than the run.
+    watched.span_s = vec![0.002; 3];
+    watched.end_s = vec![0.002, 0.004, 0.006];
+    assert!(!one(&watched).contains("CPUs"), "{}", one(&watched));
+}

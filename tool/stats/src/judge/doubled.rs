@@ -1,10 +1,10 @@
 //! The result of interleaved pairs of a load and its double: if the work of a closed loop
 //! grows with its connections, the load itself was the limit.
 //!
-//! Work is what connections carried: bytes in both directions where connections are kept,
-//! connections opened where each request has its own. Both are in proportion to the requests as
-//! long as they are of one kind. Only where no connection is seen (Unix sockets, another network
-//! namespace) it is the rate that the command printed.
+//! Work is the rate that the command printed. Where it printed none that is known, it is what
+//! connections carried: bytes in both directions where connections are kept, connections opened
+//! where each request has its own. Both are in proportion to the requests as long as they are of one
+//! kind; of the bytes of connections that come and go looks meet some by chance.
 
 use super::held::may_be_held;
 use super::{BUSY, ROOM, window};
@@ -20,6 +20,8 @@ pub struct Run {
     carried_per_s: Option<[f64; 2]>,
     /// Printed by the command; None where it printed no rate.
     printed_per_s: Option<f64>,
+    /// Rates that each copy of it printed.
+    rates_each: f64,
     /// Whether connections were opened for requests.
     reopens: bool,
     busy: Option<f64>,
@@ -45,13 +47,16 @@ impl Run {
         // Others open a few in the meantime.
         let reopens = |traffic: &Traffic| {
             let open = traffic.connections.iter().copied().fold(0.0, f64::max);
-            window.sum(&traffic.opened) >= 4.0 * open + 100.0
+            window.sum(&traffic.opened) >= 4.0 * open + FEW
         };
-        let printed_per_s = watched.output.as_ref().and_then(rate_of);
+        let rates = watched.output.as_ref().map_or(Vec::new(), rates_of);
+        let printed_per_s = (!rates.is_empty()).then(|| rates.iter().sum());
+        let copies = if turn.copies { turn.load.max(1) } else { 1 };
         let is_known = traffic.is_some() || printed_per_s.is_some();
         (window.wall_s > 0.0 && is_known).then(|| Run {
             carried_per_s: traffic.map(carried),
             printed_per_s,
+            rates_each: rates.len() as f64 / copies as f64,
             reopens: traffic.is_some_and(reopens),
             busy: watched.finding.generator_busy_share,
             held: !turn.copies
@@ -66,13 +71,14 @@ impl Run {
     }
 }
 
-/// Operations for each second that the command printed, all its results together.
-fn rate_of(output: &Output) -> Option<f64> {
-    let rates = output.results.iter();
-    let rates: Vec<f64> = rates
-        .filter_map(|result| result.figures.get("rate_per_s").copied())
-        .collect();
-    (!rates.is_empty()).then(|| rates.iter().sum())
+/// Connections that others may open in the meantime.
+const FEW: f64 = 20.0;
+
+/// Operations for each second that the command printed, in each of its results.
+fn rates_of(output: &Output) -> Vec<f64> {
+    let results = output.results.iter();
+    let rates = results.filter_map(|result| result.figures.get("rate_per_s").copied());
+    rates.collect()
 }
 
 /// Pairs after which `--double` without `--repeat` looks whether they decide.
@@ -92,14 +98,17 @@ pub fn is_open(doubled: &Doubled) -> bool {
 pub fn settle(command: &[String], runs: &[Run], at_looks: bool) -> Option<Doubled> {
     let reopens = runs.iter().filter(|run| run.reopens).count() * 2 > runs.len();
     let is_seen = runs.iter().all(|run| run.carried_per_s.is_some());
-    let measure = match (is_seen, reopens) {
-        (false, _) => "printed",
-        (true, true) => "connections",
-        (true, false) => "bytes",
+    // The output of copies may be cut or mixed.
+    let each = runs.first().map_or(0.0, |run| run.rates_each);
+    let is_printed = each >= 1.0 && runs.iter().all(|run| run.rates_each == each);
+    let measure = match (is_printed || !is_seen, reopens) {
+        (true, _) => "printed",
+        (false, true) => "connections",
+        (false, false) => "bytes",
     };
-    let rate = |run: &Run| match is_seen {
-        true => run.carried_per_s.map(|of| of[usize::from(reopens)]),
-        false => run.printed_per_s,
+    let rate = |run: &Run| match measure {
+        "printed" => run.printed_per_s,
+        _ => run.carried_per_s.map(|of| of[usize::from(reopens)]),
     };
     let of = |block: u64, doubled: bool| {
         runs.iter()

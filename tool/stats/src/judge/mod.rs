@@ -63,6 +63,12 @@ const MISSING: f64 = 0.05;
 /// A generator that is at its limit in so much of the time bends the mean.
 const PARTLY: f64 = 0.25;
 
+/// The share of the judged time for which a quota kept a side from running: once for all of its
+/// threads that it stops together.
+pub fn throttled(watched: &Watched, side: &Side) -> f64 {
+    Window::new(watched, window::range(watched)).throttled(side)
+}
+
 /// The bottleneck, the reasons, since when and until when, and what it means for the figures.
 pub fn find(watched: &Watched) -> Finding {
     let window = Window::new(watched, window::range(watched));
@@ -81,7 +87,9 @@ pub fn find(watched: &Watched) -> Finding {
     let of_generator = of_generator.count();
     // A generator that cannot connect is busy trying.
     let connects = state.limit != Limit::Ports && window.gone() < STILL;
-    let decided = is_seen && state.limit != Limit::Generator && connects;
+    // A quota counts in no second where it does not in the whole.
+    let by_quota = still_generator(&window).is_some_and(|state| state.limit != Limit::Generator);
+    let decided = is_seen && state.limit != Limit::Generator && connects && !by_quota;
     if decided && of_generator >= 2 && of_generator as f64 >= PARTLY * limits.len() as f64 {
         state = partly(&parts, &limits, is_held, state);
     }
@@ -202,6 +210,21 @@ fn still_generator(window: &Window<'_>) -> Option<State> {
             && server.quota_group == side.quota_group
             && window.throttled(server) >= STILL
     });
+    // Without the quota the rate rises only as far as the server has room.
+    if let (None, Some(full)) = (&shared, limited_server(window, rules::busiest(window)[1]))
+        && full.limit == Limit::Server
+    {
+        let mut reasons = full.reasons;
+        reasons.push(words::throttled("generator", side, throttled));
+        let limit = match waits::only_at_server(window) {
+            true => Limit::Server,
+            false => Limit::Undecided,
+        };
+        return Some(State {
+            reasons,
+            ..State::new(limit, String::new())
+        });
+    }
     Some(match shared {
         Some(_) => State::new(Limit::Machine, words::shared_quota(side, throttled)),
         None => State::new(
@@ -230,7 +253,11 @@ fn busy_generator(
     if near.is_some_and(|server| server.cpu >= BUSY) && waits::only_at_server(window) {
         return None;
     }
-    let mut state = if let Some(busy) = generator.filter(|busy| busy.share() >= BUSY) {
+    let busy = generator.filter(|busy| busy.share() >= BUSY);
+    let used = |side: Option<&Side>| side.map_or(0.0, |side| window.share(&side.cpu_s));
+    let server_uses_more = used(window.watched.server.as_ref()) > used(Some(side));
+    let is_crowded = |busy: &Busy<'_>| server_uses_more && crowded(window, *busy).is_some();
+    let mut state = if let Some(busy) = busy.filter(|busy| !is_crowded(busy)) {
         let mut state = State::new(Limit::Generator, words::busy("generator", busy));
         if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
             let queued = words::queued_for(window, "generator", busy);
@@ -272,13 +299,23 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
         ));
     }
     if let Some(busy) = server.filter(|busy| busy.share() >= BUSY) {
+        if let Some(crowded) = crowded(window, busy) {
+            return Some(crowded);
+        }
         return Some(match harm(window, busy).filter(|harm| *harm >= HARMED) {
             Some(_) => State::new(Limit::Machine, words::queued_for(window, "server", busy)),
             None => State::new(Limit::Server, words::busy("server", busy)),
         });
     }
-    full_cpus(window, side)
-        .map(|(used, cpus)| State::new(Limit::Server, words::all_cpus("server", used, cpus)))
+    let full = full_cpus(window, side).filter(|_| window.spinning(side).is_none());
+    full.map(|(used, cpus)| State::new(Limit::Server, words::all_cpus("server", used, cpus)))
+}
+
+/// All CPUs are in use, and this thread waits for one for most of its busy time, though not for
+/// other programs: both sides take them from each other.
+fn crowded(window: &Window<'_>, busy: Busy<'_>) -> Option<State> {
+    let is_alone = busy.cpu < ROOM && harm(window, busy).is_some_and(|harm| harm < HARMED);
+    full(window).filter(|_| is_alone)
 }
 
 /// The CPUs that a side uses and those that it may run on, if it uses nearly all of them.
@@ -420,6 +457,10 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
     let Some(server) = server else {
         return State::new(Limit::Undecided, words::no_server(generator));
     };
+    let side = window.watched.server.as_ref();
+    if let Some(spinning) = side.and_then(|side| window.spinning(side)) {
+        return State::new(Limit::Undecided, words::spins(spinning, server));
+    }
     if let Some(process) = may_be_held(window) {
         let reason = words::perhaps_held(process, window.share(&process.cpu_s));
         return State {
@@ -434,15 +475,19 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
         return State::new(Limit::Path, words::paced(idle, generator, server));
     }
     let idle = words::idle(generator, server);
+    let traffic = window.watched.traffic.as_ref();
+    if traffic.is_none_or(|traffic| traffic.server_unread_bytes.is_none()) {
+        return State::new(Limit::Undecided, words::unseen_sockets(&idle));
+    }
     let Some(inside) = waits::inside(window) else {
         return State::new(Limit::Path, idle);
     };
     // More of a few connections carry more; behind many, a pool or a lock may be at its limit.
-    let limit = match inside.1 > waits::FEW {
+    let limit = match inside.open > waits::FEW || inside.unread > 0.0 {
         true => Limit::Undecided,
         false => Limit::Path,
     };
-    State::new(limit, format!("{idle}; {}", words::inside(inside)))
+    State::new(limit, format!("{idle}; {}", words::inside(&inside)))
 }
 
 /// The generator was at its limit in a part of the time only.

@@ -1,8 +1,8 @@
 //! Runs with nothing to judge: no server, no traffic, or a command that failed.
 
 use super::window::Window;
-use super::{State, waits, words};
-use jostle_model::judged::Limit;
+use super::{STILL, State, waits, words};
+use jostle_model::judged::{Limit, Side, StartedBy};
 
 /// Connections opened a second from which some of them may have been the command's, though
 /// no look met one.
@@ -13,14 +13,26 @@ const MANY: f64 = 20.0;
 pub(super) fn at_all(window: &Window<'_>) -> Option<State> {
     let watched = window.watched;
     let network = watched.network.as_ref()?;
-    let carried = watched.traffic.as_ref().is_some_and(|traffic| {
-        let columns = [&traffic.bytes, &traffic.connections];
-        columns.into_iter().flatten().any(|value| *value > 0.0)
-    });
-    if carried || watched.server.is_some() {
+    let sum = |column: &[f64]| column.iter().sum::<f64>();
+    let most = |column: &[f64]| column.iter().copied().fold(0.0, f64::max);
+    if let Some(traffic) = &watched.traffic {
+        let (open, all) = (most(&traffic.connections), window.whole());
+        let is_still = |side: &Side| all.share(&side.stopped_s) >= STILL;
+        let mut sides = [Some(&watched.generator), watched.server.as_ref()].into_iter();
+        // Those that live from look to look: of shorter ones the bytes were not met.
+        let lasts = open > 0.0 && sum(&traffic.opened) < 2.0 * open;
+        // The kernel counts the opening of each as a byte.
+        let is_empty = sum(&traffic.bytes) <= 2.0 * open;
+        if lasts && is_empty && !sides.any(|side| side.is_some_and(is_still)) {
+            return Some(State::new(Limit::Nothing, words::no_byte(open)));
+        }
+        if open > 0.0 || sum(&traffic.bytes) > 0.0 {
+            return None;
+        }
+    }
+    if watched.server.is_some() {
         return None;
     }
-    let sum = |column: &[f64]| column.iter().sum::<f64>();
     let (opened, failed) = (sum(&network.opened), sum(&network.failed));
     let seen_s = sum(&watched.span_s);
     let (limit, reason) = if failed >= 1.0 && failed >= 0.5 * opened {
@@ -48,12 +60,21 @@ pub(super) fn failed(window: &Window<'_>, state: State) -> State {
     if watched.interrupted || watched.exit == Some(0) || !has_ended {
         return state;
     }
-    let all = Window::new(watched, 0..watched.span_s.len());
+    let all = window.whole();
     if let Some(ports) = waits::few_ports(&all) {
         return ports;
     }
     if all.gone() > 0.0 {
         return State::new(Limit::Server, words::gone(&all, all.gone()));
+    }
+    let server = watched.server.as_ref();
+    let own = server.filter(|side| side.started_by == Some(StartedBy::Command));
+    if let (Some(_), Some(code @ (130 | 137 | 143))) =
+        (own.and_then(|side| side.gone_s.as_ref()), watched.exit)
+    {
+        let mut state = state;
+        state.reasons.push(words::exit_of_server(code));
+        return state;
     }
     let output = watched.output.as_ref();
     if let Some(line) = output.and_then(|output| output.no_port.as_ref()) {

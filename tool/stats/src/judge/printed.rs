@@ -6,7 +6,7 @@ use super::words::{percent, seconds};
 use crate::fairness::is_uneven;
 use crate::numbers::grouped;
 use crate::printed::{ERRORS, NOT_2XX};
-use jostle_model::judged::{Lookups, Output, Printed, Traffic, Watched};
+use jostle_model::judged::{Lookups, Output, Printed, StartedBy, Traffic, Watched};
 
 /// Failures for each request from which the figures are those of other work.
 const FAILED: f64 = 0.01;
@@ -35,7 +35,7 @@ pub fn notes(output: &Output, watched: &Watched) -> Vec<String> {
 pub fn of_server(watched: &Watched) -> Vec<String> {
     let traffic = watched.traffic.as_ref();
     let traffic = traffic.into_iter();
-    let of_traffic = traffic.flat_map(|of| [chosen(of), shared_out(of)]);
+    let of_traffic = traffic.flat_map(|of| [chosen(of), shared_out(of), not_started(watched)]);
     let missed = watched.lookups.as_ref().and_then(missed);
     of_traffic.flatten().chain(missed).collect()
 }
@@ -81,15 +81,29 @@ fn chosen(traffic: &Traffic) -> Option<String> {
     ))
 }
 
+/// That another server was judged than `--start-server` started.
+fn not_started(watched: &Watched) -> Option<String> {
+    let by = watched.server.as_ref().map(|server| server.started_by);
+    (watched.start_server.is_some() && by? != Some(StartedBy::Judge)).then(|| {
+        "the server that is judged is none of the processes that --start-server has started"
+            .to_owned()
+    })
+}
+
 /// How the connections are shared out among the server's processes, if it is less even than
 /// by chance.
 fn shared_out(traffic: &Traffic) -> Option<String> {
     let counts = &traffic.at_processes;
     let all: u64 = counts.iter().sum();
     is_uneven(counts).then(|| {
+        let idle = counts.iter().filter(|count| **count == 0).count();
+        let idle = match idle {
+            0 => String::new(),
+            _ => format!("; {idle} of these had none"),
+        };
         format!(
             "{} of {} connections were at one of the server's {} processes, less even than by \
-             chance",
+             chance{idle}",
             grouped(counts.iter().copied().max().unwrap_or(0)),
             grouped(all),
             counts.len()

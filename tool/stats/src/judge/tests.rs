@@ -1,6 +1,7 @@
 //! Planted records: runs with a known truth, and the required finding.
 
 mod matrix;
+mod mended;
 mod waiting;
 
 use super::*;

@@ -121,6 +121,15 @@ pub(super) fn for_backlog(window: &Window<'_>) -> Option<State> {
     ))
 }
 
+/// Connections that wait to be accepted, if these are most of all, or of those that may wait.
+pub(super) fn unaccepted(window: &Window<'_>) -> Option<f64> {
+    let traffic = window.watched.traffic.as_ref()?;
+    let waiting = window.mean(traffic.backlog.as_ref()?);
+    let most = traffic.backlog_limit.unwrap_or(0) as f64;
+    let most = most.min(window.mean(&traffic.connections));
+    (most > 0.0 && waiting >= MOSTLY * most).then_some(waiting)
+}
+
 /// The server waits for a server of its own: most of its connections there, as many as it has
 /// clients or as its pool has, wait for an answer. A single one of a server with many clients is
 /// in the way of all of them only if it carries a part of what these do: another may wait for
@@ -136,33 +145,65 @@ pub(super) fn downstream(window: &Window<'_>) -> Option<State> {
     let each = traffic.downstream.iter().filter(waits).filter(several);
     let peer = each.max_by_key(|peer| peer.connections)?;
     let server = window.busiest(window.watched.server.as_ref()?)?;
-    (clients > 0.0 && server.share() <= ROOM)
-        .then(|| State::new(Limit::Downstream, words::downstream(peer)))
+    let connections = peer.connections as f64;
+    let reason = words::downstream(peer);
+    let (limit, reason) = match window.watched.machine.behind_s.as_ref() {
+        // Most of its clients wait until it has a connection there.
+        _ if 2.0 * connections > clients => (Limit::Downstream, reason),
+        // A single one is usual where each carries several requests at once.
+        None if connections < 2.0 => (Limit::Downstream, reason),
+        None => (Limit::Undecided, words::shared_out(&reason, clients, None)),
+        Some(_) if window.behind() > ROOM => (Limit::Downstream, reason),
+        Some(_) => {
+            let reason = match unaccepted(window) {
+                Some(backlog) => words::unaccepted(backlog, clients, server),
+                None => words::shared_out(&reason, clients, Some(window.behind())),
+            };
+            // More of a few connections carry more.
+            match (2.0..=FEW).contains(&connections) {
+                true => (Limit::Server, reason),
+                false => (Limit::Undecided, reason),
+            }
+        }
+    };
+    (clients > 0.0 && server.share() <= ROOM).then(|| State::new(limit, reason))
 }
 
 /// Most connections of a server that has room wait for one of its locks.
 pub(super) fn for_lock(window: &Window<'_>) -> Option<State> {
     let side = window.watched.server.as_ref()?;
     let open = window.mean(&window.watched.traffic.as_ref()?.connections);
-    let waiting = window.mean(side.at_locks.as_ref()?);
     let is_idle = window.busiest(side)?.share() <= ROOM;
-    (is_idle && open > 0.0 && waiting >= MOSTLY * open).then(|| {
-        let reason = words::at_locks(waiting, side.processes);
-        State::new(Limit::Server, reason)
-    })
+    let waiting = |column: &Option<Vec<f64>>| {
+        let waiting = window.mean(column.as_ref()?);
+        (is_idle && open > 0.0 && waiting >= MOSTLY * open).then_some(waiting)
+    };
+    let of_titles = waiting(&side.at_locks).map(|of| words::at_locks(of, side.processes));
+    let reason = of_titles.or_else(|| waiting(&side.at_file_locks).map(words::at_file_locks));
+    reason.map(|reason| State::new(Limit::Server, reason))
 }
 
-/// How many connections wait inside a server that reads its requests, of how many; if most do.
-pub(super) fn inside(window: &Window<'_>) -> Option<(f64, f64)> {
+/// Connections that wait inside a server.
+pub(super) struct Inside {
+    /// How many wait, and how many are open.
+    pub waiting: f64,
+    pub open: f64,
+    /// On how many of them requests lie unread: too few for a pool ([`for_pool`]), unless it is 0.
+    pub unread: f64,
+}
+
+/// Those that wait inside a server, if most do.
+pub(super) fn inside(window: &Window<'_>) -> Option<Inside> {
     let traffic = window.watched.traffic.as_ref()?;
     let open = window.mean(&traffic.connections);
     let waiting = window.mean(traffic.waiting.as_ref()?);
-    let is_read = |column: &Option<Vec<f64>>| {
-        let column = column.as_ref();
-        column.is_some_and(|column| window.mean(column) < HARMED * open)
-    };
-    let is_inside = is_read(&traffic.server_unread) && is_read(&traffic.unsent);
-    (is_inside && waiting >= MOSTLY * open).then_some((waiting, open))
+    let unread = window.mean(traffic.server_unread.as_ref()?);
+    let is_sent = window.mean(traffic.unsent.as_ref()?) < HARMED * open;
+    (is_sent && waiting >= MOSTLY * open).then_some(Inside {
+        waiting,
+        open,
+        unread: if unread < HARMED * open { 0.0 } else { unread },
+    })
 }
 
 /// The server has room, and most connections wait for answers that come one after the other at even
@@ -224,6 +265,11 @@ pub(super) fn for_pool(
     let server = server?;
     let is_idle = server.share() <= ROOM && generator?.share() < BUSY;
     let stands = several as f64 >= UNREAD * unread.len().max(1) as f64;
-    (is_idle && stands && mean >= OF_CONNECTIONS * open)
-        .then(|| State::new(Limit::Server, words::unread_at_server(mean, open, server)))
+    (is_idle && stands && mean >= OF_CONNECTIONS * open).then(|| {
+        let reason = match unaccepted(window) {
+            Some(backlog) => words::unaccepted(backlog, open, server),
+            None => words::unread_at_server(mean, open, server),
+        };
+        State::new(Limit::Server, reason)
+    })
 }

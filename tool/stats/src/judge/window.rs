@@ -1,8 +1,10 @@
 //! The part of a watched run in which traffic flowed, and shares of its time.
 
+use super::BUSY;
 use super::waits::PORTS;
 use crate::intervals::median;
-use jostle_model::judged::{Side, Thread, Watched};
+use jostle_model::judged::{Side, StartedBy, Thread, Watched};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// An interval with less than this share of the median traffic is start-up or
@@ -101,6 +103,11 @@ impl<'a> Window<'a> {
         }
     }
 
+    /// That of the whole run, from the start of the command to its end.
+    pub(super) fn whole(&self) -> Window<'a> {
+        Window::new(self.watched, 0..self.watched.span_s.len())
+    }
+
     /// Sum of a column over it.
     pub(super) fn sum(&self, column: &[f64]) -> f64 {
         sum(column, &self.range)
@@ -126,12 +133,23 @@ impl<'a> Window<'a> {
         sum / self.wall_s.max(f64::MIN_POSITIVE)
     }
 
-    /// The share of the time for which all the server's processes had ended.
+    /// The share of the time for which all the server's processes had ended. One that the command
+    /// has started may end before it, or be started anew: it is missed where attempts to connect fail
+    /// at the end.
     pub(super) fn gone(&self) -> f64 {
-        let server = self.watched.server.as_ref();
-        server
-            .and_then(|side| side.gone_s.as_deref())
-            .map_or(0.0, |gone_s| self.share(gone_s))
+        let Some(server) = &self.watched.server else {
+            return 0.0;
+        };
+        let mut gone_s = server.gone_s.clone().unwrap_or_default();
+        if let (Some(StartedBy::Command), Some(network)) =
+            (server.started_by, &self.watched.network)
+        {
+            let there = gone_s.iter().rposition(|gone_s| *gone_s <= 0.0);
+            let each = gone_s.iter_mut().zip(&network.failed).enumerate();
+            let not_missed = each.filter(|(at, (_, failed))| Some(*at) < there || **failed <= 0.0);
+            not_missed.for_each(|(_, (gone_s, _))| *gone_s = 0.0);
+        }
+        self.share(&gone_s)
     }
 
     /// Whether its connections, if they can be seen, carried nothing and none was opened.
@@ -154,10 +172,20 @@ impl<'a> Window<'a> {
         all.copied().unwrap_or(0.0)
     }
 
-    /// CPU time and time in the run queue of the busiest thread, as shares.
+    /// CPU time and time in the run queue of the busiest thread, as shares. One that spins while it
+    /// has no work counts only where there is no other.
     pub(super) fn busiest(&self, side: &'a Side) -> Option<Busy<'a>> {
         let each = side.busiest.iter().map(|thread| self.busy(thread));
-        each.max_by(|a, b| a.share().total_cmp(&b.share()))
+        each.max_by(|a, b| {
+            let order = |busy: &Busy<'_>| (!busy.spins(), busy.share());
+            order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal)
+        })
+    }
+
+    /// A thread that spins while it has no work, if one ran for most of the time.
+    pub(super) fn spinning(&self, side: &'a Side) -> Option<Busy<'a>> {
+        let mut each = side.busiest.iter().map(|thread| self.busy(thread));
+        each.find(|busy| busy.spins() && busy.share() >= BUSY)
     }
 
     fn busy(&self, thread: &'a Thread) -> Busy<'a> {
@@ -228,7 +256,15 @@ pub(super) struct Busy<'a> {
     pub queued: f64,
 }
 
+/// How the names of threads begin that spin while they have no work: those of Redis and Valkey which
+/// read and write (io-threads).
+const SPINS: [&str; 1] = ["io_thd_"];
+
 impl Busy<'_> {
+    fn spins(&self) -> bool {
+        SPINS.iter().any(|name| self.thread.name.starts_with(name))
+    }
+
     /// The clocks step by a tick, so that the sum may be a little above 1.
     pub(super) fn share(&self) -> f64 {
         (self.cpu + self.queued).min(1.0)

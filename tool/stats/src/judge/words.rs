@@ -1,9 +1,10 @@
 //! The sentences of a judgement. Each quotes figures of the record.
 
+use super::waits::{self, Inside};
 use super::window::{Busy, Window};
-use super::{BUSY, HARMED, SHORTEST_S, waits};
+use super::{BUSY, HARMED, SHORTEST_S};
 use crate::tcp;
-use jostle_model::judged::{Limit, Peer, Process, Side, Watched};
+use jostle_model::judged::{Limit, Peer, Process, Side, StartedBy, Watched};
 use jostle_model::text::quoted;
 
 /// Where the kernel counts no time in run queues.
@@ -158,10 +159,14 @@ fn refusals(window: &Window<'_>) -> Option<String> {
     let after: Vec<String> = syn_again_after_s.map(f64::to_string).collect();
     (overflows >= 1.0).then(|| {
         format!(
-            "{}, {} s after one another: {}",
+            "{}, {} s after one another: {}{}",
             tcp::refused(overflows, again),
             after.join(", "),
-            tcp::BACKLOG
+            tcp::BACKLOG,
+            match waits::unaccepted(window) {
+                Some(_) => ", or let the server serve more at a time (workers, maxconn)",
+                None => "",
+            }
         )
     })
 }
@@ -281,10 +286,18 @@ pub(super) fn meaning(limit: Limit, watched: &Watched) -> &'static str {
     }
 }
 
+/// For a command that starts its own server.
+const START_SERVER: &str = "jostle judge --start-server SERVER --double -- LOAD, with the number of \
+                            connections of LOAD in braces";
+
 /// The command that would decide.
 pub(super) fn next(limit: Limit, by_copies: bool, watched: &Watched) -> Option<String> {
     if watched.pair.is_some() || !matches!(limit, Limit::Path | Limit::Undecided) {
         return None;
+    }
+    let server = watched.server.as_ref();
+    if server.and_then(|side| side.started_by) == Some(StartedBy::Command) {
+        return Some(START_SERVER.to_owned());
     }
     match by_copies {
         true => Some(copying(&watched.command)),
@@ -422,11 +435,51 @@ sentences! {
         "busiest thread of the generator {}, of the server {} ({})",
         percent(generator.share()), percent(server.share()), name(server));
 
-    /// How many of so many connections waited inside the server.
-    inside((waiting, open): (f64, f64)) = (
-        "{waiting:.0} of {open:.0} connections waited for answers, and their requests had been \
-         read: each waits inside the server for something else than a CPU, such as a timer, a \
-         lock or a pool");
+    inside(inside: &Inside) = (
+        "{:.0} of {:.0} connections waited for answers, and {}: each waits inside the server for \
+         something else than a CPU, such as a timer, a lock or a pool",
+        inside.waiting, inside.open, match inside.unread > 0.0 {
+            true => format!("requests lay unread on {:.0} of them", inside.unread),
+            false => "their requests had been read".to_owned(),
+        });
+
+    unseen_sockets(idle: &str) = (
+        "{idle}; no connection was seen at the server that was named (Unix sockets, another network \
+         namespace, or a server behind another one), so that what it waits for is not known");
+
+    spins(spinning: Busy<'_>, server: Busy<'_>) = (
+        "the server's thread {} was busy for {} of the time, but it spins while it has no work: how \
+         full the server is cannot be told (its busiest other thread, {}, was busy for {})",
+        name(spinning), percent(spinning.share()), name(server), percent(server.share()));
+
+    no_byte(open: f64) = (
+        "{open:.0} connections were open, and none of them carried a byte");
+
+    exit_of_server(code: i32) = (
+        "exit code {code} may be that of the server, which the command has started and ended: then \
+         the load did not fail");
+
+    /// `reason`: that the server waits for another. `behind`: the CPUs that that one used.
+    shared_out(reason: &str, clients: f64, behind: Option<f64>) = (
+        "{reason}, which {clients:.0} connections of its clients share: {}",
+        match behind {
+            Some(cpus) => format!(
+                "what is behind used {cpus:.2} CPUs, so that the limit is the server's own number of \
+                 connections there (a pool, maxconn), unless a lock behind it is, or each carries \
+                 several requests at once"
+            ),
+            None => "that number (a pool, maxconn) may be the limit, or what is behind, whose CPU \
+                     time is not seen".to_owned(),
+        });
+
+    unaccepted(backlog: f64, open: f64, server: Busy<'_>) = (
+        "{backlog:.0} of {open:.0} connections waited to be accepted, while the server's busiest \
+         thread was busy for {} of the time: it serves no more at a time, by its number of workers \
+         or by a setting (such as haproxy's maxconn)", percent(server.share()));
+
+    at_file_locks(waiting: f64) = (
+        "{waiting:.1} of the server's threads waited for the lock of a file (flock or fcntl), such \
+         as that of a session: that lock is the limit");
 
     paced(idle: f64, generator: Busy<'_>, server: Busy<'_>) = (
         "{}, and no answer was owed on {} of the connections: the command keeps a pace of its own",

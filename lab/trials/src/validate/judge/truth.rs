@@ -107,7 +107,7 @@ pub(super) mod tests {
     use super::*;
     use crate::validate::chain::Link;
     use crate::validate::store::Store;
-    use jostle_model::judged::{Machine, Side as Watch, Thread};
+    use jostle_model::judged::{Machine, Side as Watch, Thread, Traffic};
     use jostle_model::record::Neighbour;
 
     const LOOKS: usize = 20;
@@ -149,6 +149,12 @@ pub(super) mod tests {
                 span_s: vec![0.1; LOOKS],
                 generator: side(generator),
                 server: Some(side(server)),
+                traffic: Some(Traffic {
+                    bytes: vec![1e5; LOOKS],
+                    connections: vec![8.0; LOOKS],
+                    server_unread_bytes: Some(vec![0.0; LOOKS]),
+                    ..Traffic::default()
+                }),
                 machine: Machine {
                     cpus: 2,
                     stolen_s: vec![0.0; LOOKS],

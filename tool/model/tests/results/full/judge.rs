@@ -46,6 +46,8 @@ fn watched_side() -> judged::Side {
         quota_cpus: Some(0.5),
         quota_group: Some("/g".to_owned()),
         at_locks: Some(vec![1.0]),
+        at_file_locks: Some(vec![1.0]),
+        started_by: Some(judged::StartedBy::Judge),
         allowed_cpus: Some(1),
         busiest: vec![Thread {
             name: "wrk".to_owned(),
@@ -112,6 +114,7 @@ pub(super) fn watched() -> Watched {
         schema: SCHEMA.to_owned(),
         command: vec!["wrk".to_owned()],
         server_at: Some(":80".to_owned()),
+        start_server: Some(vec!["nginx".to_owned()]),
         environment: environment(),
         started_at: "2026-11-22T00:00:00Z".to_owned(),
         elapsed_s: 1.0,

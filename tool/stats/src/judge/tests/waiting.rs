@@ -399,7 +399,7 @@ fn timers_queues_and_servers_behind_the_server_are_named() {
         }];
     };
     Planted::busy(0.1, 0.3)
-        .with(|run| behind(run, 10, 0.9))
+        .with(|run| behind(run, 30, 0.9))
         .is(Limit::Downstream, "waited for 127.0.0.1:5432");
     // A queue before the only connection; one that waits for news; and some that are mostly idle.
     Planted::busy(0.1, 0.3)
