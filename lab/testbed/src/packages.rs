@@ -106,7 +106,19 @@ squid squid a proxy of those cases
 socat socat a proxy with a process for each connection, for those cases
 stunnel4 stunnel4 a server whose CPU goes to TLS, for those cases
 gdb gdb a debugger that holds a server, for `validate situations`
-nftables nft the firewalls of those situations
+nftables nft the firewalls of those situations, and the translated addresses of the cases
+podman podman the containers of the cases
+crun crun runs them
+netavark /usr/lib/podman/netavark publishes their ports
+iptables iptables the rules by which it does
+iperf3 iperf3 a generator and server of bulk transfers, for the cases
+dnsperf dnsperf a generator of questions by TCP or UDP, for the cases
+unbound unbound the server that answers them
+uwsgi-core uwsgi a server with a pool of processes, for the cases
+uwsgi-plugin-python3 /usr/lib/uwsgi/plugins/python3_plugin.so the application that it serves
+nutcracker nutcracker a proxy before Redis, for the cases
+nghttp2-proxy nghttpx a proxy of HTTP/2, for the cases
+pen pen a balancer of TCP connections, for the cases
 ";
 
 /// The packages that `cargo xtask dist` needs beside those of tests.

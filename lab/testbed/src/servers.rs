@@ -62,6 +62,10 @@ pub struct Placed<'a> {
     pub cpu: Option<usize>,
     /// The directory of its control group.
     pub group: Option<&'a Path>,
+    /// What its command line begins with, to enter other namespaces.
+    pub enter: &'a [String],
+    /// Where it listens: a free port of the loopback unless this says otherwise.
+    pub address: Option<SocketAddr>,
 }
 
 /// Those that are started by their kind alone: as tables print each, and as a target is named that
@@ -108,14 +112,24 @@ impl Server {
     /// # Errors
     /// Where it does not start, or does not answer in time.
     pub fn start(self, jostle: &Path, cpu: Option<usize>) -> anyhow::Result<Running> {
-        self.start_at(jostle, Placed { cpu, group: None })
+        let placed = Placed {
+            cpu,
+            ..Placed::default()
+        };
+        self.start_at(jostle, placed)
     }
 
     /// Starts the server, placed as asked.
     ///
     /// # Errors
-    /// As above; slapd is in no group of its own.
+    /// As above; slapd is in no group of its own, and few listen elsewhere than on the loopback.
     pub fn start_at(self, jostle: &Path, placed: Placed<'_>) -> anyhow::Result<Running> {
+        let is_elsewhere = placed.address.is_some_and(|at| !at.ip().is_loopback());
+        match self {
+            Server::Nginx | Server::Redis | Server::Memcached | Server::Other => {}
+            _ if is_elsewhere => bail!("{self:?} is started on the loopback only"),
+            _ => {}
+        }
         match self {
             Server::Lockd => own(self, jostle, "lockd", placed),
             Server::Slow => own(self, jostle, "echo:slow=50us", placed),
@@ -196,6 +210,7 @@ impl Placed<'_> {
         if let Some(cpu) = self.cpu {
             words.extend(["taskset", "-c", &cpu.to_string()].map(str::to_owned));
         }
+        words.extend_from_slice(self.enter);
         words
     }
 }
@@ -220,7 +235,10 @@ pub fn launch(
     placed: Placed<'_>,
     words: impl FnOnce(SocketAddr, &Path) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<Running> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let address = match placed.address {
+        Some(address) => address,
+        None => SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
+    };
     launch_at(server, placed, (address, Stdio::null()), words)
 }
 
@@ -276,7 +294,9 @@ fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Resul
     let (place, port) = (directory.display(), address.port());
     let line = match server {
         Server::Redis => format!(
-            "redis-server --port {port} --bind 127.0.0.1 --save --appendonly no --dir {place}"
+            "redis-server --port {port} --bind {} --protected-mode no --save --appendonly no \
+             --dir {place}",
+            address.ip()
         ),
         Server::Nginx => {
             std::fs::write(directory.join("nginx.conf"), nginx(address, directory))?;

@@ -90,7 +90,7 @@ impl Slapd {
         };
         let placed = Placed {
             cpu: wanted.cpu,
-            group: None,
+            ..Placed::default()
         };
         let mut directory = PathBuf::new();
         let running = launch_at(Server::Slapd, placed, (at(port), log), |_, place| {

@@ -8,7 +8,8 @@ public class Client {
         int connections = Integer.parseInt(words[1]);
         long end = System.nanoTime() + (long) (1e9 * Double.parseDouble(words[2]));
         HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
-        URI place = URI.create("http://127.0.0.1:" + words[0] + "/");
+        String host = System.getenv().getOrDefault("CASE_HOST", "127.0.0.1");
+        URI place = URI.create("http://" + host + ":" + words[0] + "/");
         AtomicLong done = new AtomicLong();
         Thread[] threads = new Thread[connections];
         for (int nth = 0; nth < connections; nth++) {

@@ -6,7 +6,8 @@ import java.util.concurrent.Executors;
 public class Pool {
     public static void main(String[] words) throws Exception {
         int[] numbers = java.util.Arrays.stream(words).mapToInt(Integer::parseInt).toArray();
-        HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", numbers[0]), 1024);
+        String host = System.getenv().getOrDefault("CASE_HOST", "127.0.0.1");
+        HttpServer server = HttpServer.create(new InetSocketAddress(host, numbers[0]), 1024);
         server.setExecutor(Executors.newFixedThreadPool(numbers[1]));
         server.createContext("/", exchange -> {
             try {

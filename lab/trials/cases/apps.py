@@ -1,4 +1,4 @@
-"""What Python's servers serve for the cases: apps.py tornado|flask PORT, or by gunicorn's relatives
+"""What Python's servers serve for the cases: apps.py tornado|flask|aiohttp PORT, or by gunicorn's relatives
 apps:wsgi and apps:asgi. From the environment: US of CPU time, or MS of waiting, for each request;
 LOCK, a file of SQLite that is locked for those MS.
 """
@@ -10,6 +10,7 @@ import time
 
 US, MS = (int(os.environ.get(name, 0)) for name in ("US", "MS"))
 LOCK = os.environ.get("LOCK")
+HOST = os.environ.get("CASE_HOST", "127.0.0.1")
 
 
 def work():
@@ -51,8 +52,20 @@ async def tornado(port):
             work()
             self.write("hello\n")
 
-    Application([("/", Hello)]).listen(port, "127.0.0.1", backlog=1024)
+    Application([("/", Hello)]).listen(port, HOST, backlog=1024)
     await asyncio.Event().wait()
+
+
+async def aiohttp(port):
+    from aiohttp import web
+
+    async def hello(_):
+        work()
+        return web.Response(text="hello\n")
+
+    application = web.Application()
+    application.router.add_get("/", hello)
+    await web._run_app(application, host=HOST, port=port, backlog=1024, print=None)
 
 
 def flask(port):
@@ -63,9 +76,9 @@ def flask(port):
     WSGIRequestHandler.log_request = lambda *_: None
     application = Flask(__name__)
     application.route("/")(lambda: work() or "hello\n")
-    application.run("127.0.0.1", port, threaded=True)
+    application.run(HOST, port, threaded=True)
 
 
 if __name__ == "__main__":
     mode, port = sys.argv[1], int(sys.argv[2])
-    asyncio.run(tornado(port)) if mode == "tornado" else flask(port)
+    flask(port) if mode == "flask" else asyncio.run({"tornado": tornado, "aiohttp": aiohttp}[mode](port))

@@ -18,7 +18,8 @@ static double now(void) {
 int main(int count, char **words) {
     if (count < 4) return 2;
     struct sockaddr_in place = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
-    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const char *host = getenv("CASE_HOST");
+    place.sin_addr.s_addr = inet_addr(host ? host : "127.0.0.1");
     int events = epoll_create1(0);
     for (int nth = 0; nth < atoi(words[2]); nth++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,13 +14,15 @@ import (
 	"time"
 )
 
+var host = cmp.Or(os.Getenv("CASE_HOST"), "127.0.0.1")
+
 func serve(port string, us int) {
 	http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
 		for end := time.Now().Add(time.Duration(us) * time.Microsecond); time.Now().Before(end); {
 		}
 		answer.Write([]byte("hello\n"))
 	})
-	http.ListenAndServe("127.0.0.1:"+port, nil)
+	http.ListenAndServe(host+":"+port, nil)
 }
 
 func lock(port string, ms int) {
@@ -30,7 +33,7 @@ func lock(port string, ms int) {
 		one.Unlock()
 		answer.Write([]byte("hello\n"))
 	})
-	http.ListenAndServe("127.0.0.1:"+port, nil)
+	http.ListenAndServe(host+":"+port, nil)
 }
 
 func main() {
@@ -53,7 +56,7 @@ func main() {
 		go func() {
 			defer all.Done()
 			for time.Now().Before(end) {
-				answer, err := client.Get("http://127.0.0.1:" + os.Args[1] + "/")
+				answer, err := client.Get("http://" + host + ":" + os.Args[1] + "/")
 				if err != nil {
 					continue
 				}

@@ -2,18 +2,19 @@
 // thread that uses so much CPU time for each request. With `wait PORT MS`: it answers so much later.
 const http = require('http');
 const [first, second, third] = process.argv.slice(2);
+const host = process.env.CASE_HOST || '127.0.0.1';
 
 function serve(port, us) {
   http.createServer((request, response) => {
     const end = process.hrtime.bigint() + BigInt(us) * 1000n;
     while (process.hrtime.bigint() < end);
     response.end('hello\n');
-  }).listen({ host: '127.0.0.1', port, backlog: 1024 });
+  }).listen({ host, port, backlog: 1024 });
 }
 
 function wait(port, ms) {
   http.createServer((request, response) => setTimeout(() => response.end('hello\n'), ms))
-    .listen({ host: '127.0.0.1', port, backlog: 1024 });
+    .listen({ host, port, backlog: 1024 });
 }
 
 function load(port, connections, seconds) {
@@ -22,7 +23,7 @@ function load(port, connections, seconds) {
   let done = 0;
   const next = () => {
     if (Date.now() >= end) return agent.destroy();
-    http.get({ host: '127.0.0.1', port, agent }, (response) => {
+    http.get({ host, port, agent }, (response) => {
       response.resume();
       response.on('end', () => { done += 1; next(); });
     }).on('error', () => {});

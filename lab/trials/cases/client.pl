@@ -7,17 +7,18 @@ use IO::Socket::INET;
 use Time::HiRes 'time';
 
 my ($mode, $port, $processes, $seconds, $line) = @ARGV;
+my $host = $ENV{CASE_HOST} // '127.0.0.1';
 my $end = time + $seconds;
 
 sub lwp {
     require LWP::UserAgent;
     my $agent = LWP::UserAgent->new(keep_alive => 1);
-    return sub { $agent->get("http://127.0.0.1:$port/") };
+    return sub { $agent->get("http://$host:$port/") };
 }
 
 sub parts {
     my @parts = @_;
-    my $socket = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port") or die "cannot connect: $!\n";
+    my $socket = IO::Socket::INET->new(PeerAddr => "$host:$port") or die "cannot connect: $!\n";
     return sub {
         syswrite($socket, $_) for @parts;
         sysread($socket, my $answer, 65536) or die "closed\n";

@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+fn host() -> String {
+    std::env::var("CASE_HOST").unwrap_or("127.0.0.1".to_owned())
+}
+
 fn load(port: u16, connections: u64, seconds: u64) {
     let end = Instant::now() + Duration::from_secs(seconds);
     let done = AtomicU64::new(0);
     let one = || -> std::io::Result<()> {
-        let (mut stream, mut answer) = (TcpStream::connect(("127.0.0.1", port))?, [0; 4096]);
+        let (mut stream, mut answer) = (TcpStream::connect((&*host(), port))?, [0; 4096]);
         while Instant::now() < end {
             stream.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")?;
             if stream.read(&mut answer)? == 0 {
@@ -33,7 +37,7 @@ fn load(port: u16, connections: u64, seconds: u64) {
 }
 
 fn serve(port: u16, turns: u64) -> std::io::Result<()> {
-    for stream in TcpListener::bind(("127.0.0.1", port))?.incoming() {
+    for stream in TcpListener::bind((&*host(), port))?.incoming() {
         let mut stream = stream?;
         thread::spawn(move || {
             let mut request = [0; 4096];

@@ -13,9 +13,9 @@ export GOBIN="$PWD/bin"
 go build -o bin/client "$cases/client.go"
 cc -O2 -o bin/client-c "$cases/client.c"
 rustc --edition 2024 -O -o bin/client-rs "$cases/client.rs"
-[ -e Client.class ] || javac -d . "$cases/Client.java"
+javac -d . "$cases/Client.java"
 [ -d node_modules/undici ] || npm install --silent --no-audit --no-fund \
   autocannon@9 loadtest@8 express@4 fastify@4 undici@6
 [ -x python/bin/locust ] || python3 -m venv python
 python/bin/python -m pip install --quiet --disable-pip-version-check \
-  locust cheroot gunicorn uvicorn hypercorn waitress flask tornado aiohttp httpx requests
+  locust cheroot gunicorn uvicorn hypercorn waitress flask tornado aiohttp httpx requests granian

@@ -1,9 +1,10 @@
 <?php // A load generator by curl's multi interface: multi.php PORT CONNECTIONS SECONDS.
 [, $port, $connections, $seconds] = $argv;
+$host = getenv('CASE_HOST') ?: '127.0.0.1';
 $end = microtime(true) + $seconds;
 $multi = curl_multi_init();
 for ($nth = 0; $nth < $connections; $nth++) {
-    $one = curl_init("http://127.0.0.1:$port/");
+    $one = curl_init("http://$host:$port/");
     curl_setopt($one, CURLOPT_RETURNTRANSFER, true);
     curl_multi_add_handle($multi, $one);
 }

@@ -1,4 +1,4 @@
-"""Servers whose limit is known: serve.py PORT MODE [NUMBER ...], on the loopback.
+"""Servers whose limit is known: serve.py PORT MODE [NUMBER ...], on the loopback or $CASE_HOST.
 
 burn US    one thread that uses so much CPU time for each request
 gil US     a thread for each connection, which uses so much CPU time for each request
@@ -10,6 +10,7 @@ relay PORT a thread and a connection to that port for each client
 cheroot MS cheroot with its ten threads, each of which takes so long for a request
 """
 import asyncio
+import os
 import queue
 import select
 import socket
@@ -19,7 +20,8 @@ import time
 
 PORT, MODE = int(sys.argv[1]), sys.argv[2]
 NUMBERS = [int(word) for word in sys.argv[3:]]
-PLACE = ("127.0.0.1", PORT)
+HOST = os.environ.get("CASE_HOST", "127.0.0.1")
+PLACE = (HOST, PORT)
 
 
 def burn(us):
@@ -117,7 +119,7 @@ def whole(connection):
 
 def relay(client):
     try:
-        with client, socket.create_connection(("127.0.0.1", NUMBERS[0])) as behind:
+        with client, socket.create_connection((HOST, NUMBERS[0])) as behind:
             while request := client.recv(4096):
                 behind.sendall(request)
                 client.sendall(behind.recv(4096))

@@ -3,6 +3,8 @@
 # time for each request. All threads of Ruby need one lock.
 require 'socket'
 
+HOST = ENV.fetch('CASE_HOST', '127.0.0.1')
+
 def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 def used = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
 
@@ -10,7 +12,7 @@ def load(port, connections, seconds)
   last = now + seconds
   threads = Array.new(connections) do
     Thread.new do
-      socket = TCPSocket.new('127.0.0.1', port)
+      socket = TCPSocket.new(HOST, port)
       count = 0
       while now < last
         socket.write("GET / HTTP/1.1\r\nHost: here\r\n\r\n")
@@ -24,7 +26,7 @@ def load(port, connections, seconds)
 end
 
 def serve(port, us)
-  server = TCPServer.new('127.0.0.1', port)
+  server = TCPServer.new(HOST, port)
   server.listen(1024)
   loop do
     Thread.new(server.accept) do |client|

@@ -16,7 +16,11 @@ impl Disturbance {
     /// groups, and between sessions (autogroups), niceness counts for nothing. `how` is one of
     /// jostle's disturbances with its words.
     pub(crate) fn start(jostle: &Path, how: &str, group: Option<&Path>) -> anyhow::Result<Self> {
-        let place = Placed { cpu: None, group }.words();
+        let place = Placed {
+            group,
+            ..Placed::default()
+        }
+        .words();
         let mut disturb = Command::new("setpriv");
         disturb.args(["--pdeathsig", "TERM"]).args(place);
         disturb.arg(jostle).args(["disturb", "--"]);

@@ -54,6 +54,7 @@ impl Bench {
         Placed {
             cpu: sides.map(|sides| sides.cpu(side)),
             group: sides.map(|sides| sides.group(side).path()),
+            ..Placed::default()
         }
     }
 
@@ -101,11 +102,23 @@ impl Bench {
         longest_s: u32,
         codes: &[i32],
     ) -> Result<(String, Watched)> {
+        self.judge_in(&[], command, longest_s, codes)
+    }
+
+    /// The same in other namespaces, which these words enter.
+    pub(super) fn judge_in(
+        &self,
+        enter: &[String],
+        command: &[String],
+        longest_s: u32,
+        codes: &[i32],
+    ) -> Result<(String, Watched)> {
         let part = self.part();
         let mut judge = program::call(Path::new("timeout"));
         judge
             .current_dir(self.directory())
             .args(["-s", "INT", &longest_s.to_string()])
+            .args(enter)
             .arg(&self.jostle)
             .args(["judge", "--quiet", "--overwrite", "-o"])
             .arg(&part)

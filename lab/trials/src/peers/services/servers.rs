@@ -12,7 +12,7 @@ const USERS: &str = "user default on nopass ~jostle* +@lock max-locks=100000 max
 pub(super) fn start(server: &str, ground: &Ground) -> anyhow::Result<(Running, u16)> {
     let placed = Placed {
         cpu: Some(ground.server_cpu),
-        group: None,
+        ..Placed::default()
     };
     let metrics = free_port()?;
     let running = match server {

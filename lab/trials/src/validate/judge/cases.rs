@@ -6,8 +6,12 @@
 //! A verdict is *right* if it is a word of the case's truth. Beside a busy loop `machine` is
 //! right too: the figure is then that of a machine that others use. Every third case of the first
 //! table and all of the others are held aside, and are reported only when asked for.
+//!
+//! Client, server and judge may be in namespaces of their own: lab/trials/cases/place.sh makes the
+//! places, of which `inside` is the one where judge sees no server.
 
 mod bench;
+mod place;
 mod table;
 
 use super::truth::is_spoilt;

@@ -6,12 +6,17 @@ use anyhow::{Context, bail};
 use jostle_model::judged::Limit;
 use jostle_sys::limits::cpu_group::NO_QUOTA_CPUS;
 
-/// The cases by which rules were made, and those that were written down after the rules.
-pub(super) const TABLES: [&str; 4] = [
+/// The cases by which rules were made, and those that were written down after the rules; the fifth
+/// table has two authors.
+pub(super) const TABLES: [&str; 5] = [
     include_str!("../../../../cases/cases.tsv"),
     include_str!("../../../../cases/cases-2.tsv"),
     include_str!("../../../../cases/cases-3.tsv"),
     include_str!("../../../../cases/cases-4.tsv"),
+    concat!(
+        include_str!("../../../../cases/cases-5a.tsv"),
+        include_str!("../../../../cases/cases-5b.tsv")
+    ),
 ];
 const SERVERS: &str = include_str!("../../../../cases/servers.tsv");
 
@@ -19,7 +24,7 @@ const SERVERS: &str = include_str!("../../../../cases/servers.tsv");
 /// are.
 const ASIDE: u32 = 3;
 
-/// How far apart the numbers of the tables' first cases are: 1, 101, 201, 301.
+/// How far apart the numbers of the tables' first cases are: 1, 101, 201, 301, 401.
 const EACH: u32 = 100;
 
 /// A line of the table.
@@ -47,12 +52,24 @@ pub(super) enum Plant {
     Stop(Side, f64, f64),
     /// When the server is killed.
     Kill(f64),
+    /// Where client, server and judge are, by a word of place.sh, unless all are in one namespace.
+    Place(&'static str),
+    /// The command starts its server and ends it.
+    Script,
 }
 
 impl Case {
     /// Whether no rule may be made by it.
     pub(super) fn is_aside(&self) -> bool {
         self.table() > 1 || self.number.is_multiple_of(ASIDE)
+    }
+
+    /// Where it runs.
+    pub(super) fn place(&self) -> Option<&'static str> {
+        self.planted.iter().find_map(|planted| match planted {
+            Plant::Place(place) => Some(*place),
+            _ => None,
+        })
     }
 
     /// The table that has it, from 1.
@@ -90,7 +107,7 @@ pub(super) fn cases() -> anyhow::Result<Vec<Case>> {
     each.collect()
 }
 
-fn plant(word: &str) -> anyhow::Result<Plant> {
+fn plant(word: &'static str) -> anyhow::Result<Plant> {
     let (what, value) = word.split_once('=').unwrap_or((word, ""));
     let (side, what) = match what.split_once(':') {
         Some(("generator", what)) => (Side::Generator, what),
@@ -107,6 +124,10 @@ fn plant(word: &str) -> anyhow::Result<Plant> {
         }
         "lift" => Plant::Quota(side, NO_QUOTA_CPUS, value.parse()?),
         "kill" => Plant::Kill(value.parse()?),
+        "apart" | "dnat" | "snat" | "hop" | "podman" | "inside" | "noise" | "client" => {
+            Plant::Place(what)
+        }
+        "script" => Plant::Script,
         "stop" => {
             let (from, to) = value.split_once('-').context("stop=FROM-TO")?;
             Plant::Stop(side, from.parse()?, to.parse()?)
@@ -151,6 +172,11 @@ mod tests {
         for case in &cases {
             let mut servers = [Some(case.server), case.behind].into_iter().flatten();
             assert!(servers.all(is_known), "case {}", case.number);
+            let is_script = case.planted.contains(&Plant::Script);
+            assert!(!is_script || case.server == "none", "case {}", case.number);
+            let is_there = |planted: &&Plant| matches!(planted, Plant::Place(_));
+            let places = case.planted.iter().filter(is_there).count();
+            assert!(places + usize::from(is_script) <= 1, "case {}", case.number);
         }
     }
 
@@ -175,6 +201,7 @@ mod tests {
         assert_eq!(plant("server:kill=2").unwrap(), Plant::Kill(2.0));
         assert_eq!(plant("ports=300").unwrap(), Plant::Ports(300));
         assert_eq!(plant("beside").unwrap(), Plant::Beside);
+        assert_eq!(plant("apart").unwrap(), Plant::Place("apart"));
         assert!(plant("server:quota=much").is_err() && plant("slower").is_err());
     }
 }
