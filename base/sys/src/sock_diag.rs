@@ -57,6 +57,9 @@ pub struct Carried {
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
+    /// Bytes that segments have carried away, acknowledged or not; what kernels before 4.19 do not
+    /// count, as acknowledged.
+    pub left_bytes: u64,
     /// Segments in both directions, with and without data.
     pub segments: u64,
     /// Segments that were sent again.
@@ -415,6 +418,10 @@ fn carried(info: &[u8]) -> Option<Carried> {
         timeouts: *info.get(2)?,
         sent_bytes: u64_at(info, 120)?,
         received_bytes: u64_at(info, 128)?,
+        left_bytes: match (u64_at(info, 200), u64_at(info, 208)) {
+            (Some(sent), Some(again)) => sent.saturating_sub(again),
+            _ => u64_at(info, 120)?,
+        },
         segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
         // Since Linux 4.6.
         unsent: u32_at(info, 144).unwrap_or(0),

@@ -30,7 +30,7 @@ iproute2 ip tests make network namespaces for connections, and cut the link of j
 openmpi-bin mpirun starts the ranks of world `mpi` across the hosts of `cargo xtask hosts`
 libopenmpi-dev mpicc the library that jostle is linked with for world `mpi`
 libclang-dev /usr/share/doc/libclang-dev/copyright the crate `mpi` reads MPI's headers with it
-openssh-server sshd mpirun reaches the hosts of `cargo xtask hosts` over ssh
+openssh-server sshd mpirun reaches the hosts of `cargo xtask hosts` over ssh, and `jostle judge` a server's
 openssh-client ssh the other side of it, and its keys
 gnuplot-nox gnuplot a test plots jostle's output with a script written for lockscale
 chromium chromium a test opens the pages of `--html` in it

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::exit;
 use jostle_engine::keeper;
-use jostle_judge::{Order, watch};
+use jostle_judge::{Order, Reach, Remote, watch};
 use jostle_model::ServerAt;
 use jostle_model::judged::{Doubled, Limit, Peer, StartedBy, Turn, Watched};
 use jostle_model::record::Record;
@@ -36,6 +36,19 @@ const SHORTEST_NS: u64 = 10_000_000;
 /// What is impossible, before anything has started; that the command could not be
 /// started, or its guard was killed.
 pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
+    let token = args.token_file.as_deref().map(jostle_judge::token);
+    let token = token.transpose().map_err(Failure::Usage)?;
+    let build = jostle_judge::build(VERSION, COMMIT);
+    if let Some(at) = &args.watch_server {
+        return watch_server(at, token.as_deref(), &build);
+    }
+    let remote = args.server_host.clone().map(|at| Remote {
+        at,
+        copies: args.copy_binary,
+        token,
+        build,
+    });
+    check_remote(args, remote.as_ref())?;
     let words = jostle_judge::words(&args.command);
     let turns = turns(args, &words)?;
     if args.every.0 < SHORTEST_NS {
@@ -44,8 +57,8 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     let start_server = server_words(args)?;
     match &args.server {
         Some(named) if start_server.is_some() => agrees(named)?,
-        Some(named) => keeper::check_server(named).map_err(Failure::Usage)?,
-        None => {}
+        Some(named) if remote.is_none() => keeper::check_server(named).map_err(Failure::Usage)?,
+        _ => {}
     }
     for words in [Some(&words), start_server.as_ref()].into_iter().flatten() {
         let program = words.first().map_or("", String::as_str);
@@ -61,6 +74,7 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
         args,
         words,
         start_server,
+        remote,
         signals: Signals::listen().context("cannot listen to signals")?,
         writer,
         found: Judgements::default(),
@@ -68,6 +82,38 @@ pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     let done = bench.run(&turns);
     let done = done.and_then(|code| bench.settle(code));
     both(done, bench.show(page))
+}
+
+/// Watches a server of this machine for a judge elsewhere.
+fn watch_server(at: &str, token: Option<&[u8]>, build: &str) -> Result<u8, Failure> {
+    if at == "-" {
+        let attended = jostle_judge::attend_here(build);
+        attended.context("the session of the judge elsewhere ended early")?;
+        return Ok(exit::DONE);
+    }
+    let listener = jostle_judge::listen(at, token.is_some()).map_err(Failure::Usage)?;
+    let address = listener.local_addr().context("cannot listen")?;
+    messages::say(format!(
+        "jostle: watching for one judge at a time at {address}\n"
+    ));
+    jostle_judge::serve(&listener, token, build);
+    Ok(exit::DONE)
+}
+
+/// Options that a second machine does not go with, or that need one.
+fn check_remote(args: &Judge, remote: Option<&Remote>) -> Result<(), Failure> {
+    let is_tcp = remote.is_some_and(|remote| matches!(remote.at, Reach::Tcp(_)));
+    let problem = match &args.server {
+        Some(named) if remote.is_some() && !matches!(named, ServerAt::Port(_)) => {
+            "--server names a port on the --server-host: write :PORT"
+        }
+        _ if args.copy_binary && is_tcp => "--copy-binary needs a --server-host reached by ssh",
+        _ if args.token_file.is_some() && !is_tcp => {
+            "--token-file belongs to --server-host tcp:HOST:PORT, or to --watch-server ADDRESS:PORT"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(problem.to_owned()))
 }
 
 /// The error of what was done before that of showing it. Where there are both, the second
@@ -196,6 +242,7 @@ struct Bench<'a> {
     args: &'a Judge,
     words: Vec<String>,
     start_server: Option<Vec<String>>,
+    remote: Option<Remote>,
     signals: Signals,
     writer: Option<Writer>,
     found: Judgements,
@@ -232,14 +279,18 @@ impl Bench<'_> {
                 started_at: rfc3339(SystemTime::now()),
                 pair: turn.clone(),
                 parse: !self.args.no_parse,
+                remote: self.remote.clone(),
             };
             let signals = &self.signals;
             let mut asked = || signals.exit_code().map(|code| i32::from(code) - 128);
-            let watched = watch(&order, &mut asked);
-            if let (Err(_), Some(code)) = (&watched, self.signals.exit_code()) {
-                return Ok(code);
-            }
-            let watched = watched.map_err(anyhow::Error::from)?;
+            let watched = match watch(&order, &mut asked) {
+                Ok(watched) => watched,
+                // While a server was started, or its machine was being reached.
+                Err(error) => match self.signals.exit_code() {
+                    Some(code) => return Ok(code),
+                    None => return Err(Failure::Failed(error.into())),
+                },
+            };
             let code = code_of(&watched, self.args.require);
             // Before it is written, because a full disk must not cost the report, too.
             self.found.watched.push(watched.clone());
@@ -435,6 +486,10 @@ mod tests {
             command: command.split(' ').map(str::to_owned).collect(),
             server: None,
             start_server: None,
+            server_host: None,
+            copy_binary: false,
+            token_file: None,
+            watch_server: None,
             every: jostle_model::Nanos(SHORTEST_NS),
             double,
             copies: None,

@@ -99,6 +99,12 @@ impl Kin {
         self.reckon();
     }
 
+    /// There is no command on this machine.
+    pub(super) fn follow_none(&mut self) {
+        self.tool = [std::process::id()].into();
+        self.reckon();
+    }
+
     /// Names the server's processes, once they are known, and returns the CPU time of these
     /// that was booked as that of other programs, and those that were the generator's. A client of
     /// the server remains the generator's, even if a process of the server has started it.

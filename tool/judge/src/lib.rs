@@ -9,6 +9,7 @@ mod kin;
 mod output;
 mod peers;
 mod ports;
+mod remote;
 mod servers;
 mod side;
 mod sockets;
@@ -25,6 +26,8 @@ use jostle_model::record::{Environment, Neighbour, SCHEMA};
 use jostle_sys::stat::{self, MachineTicks};
 use jostle_sys::{census, clock, cpu, files, process};
 use kin::{Kin, Whose};
+use remote::{Link, Told};
+pub use remote::{Reach, Remote, attend_here, build, listen, serve, token};
 use servers::inodes;
 use side::Watch;
 use sockets::Sockets;
@@ -51,6 +54,8 @@ pub struct Order {
     pub pair: Option<Turn>,
     /// Whether the figures that it prints are read: then its output passes through jostle.
     pub parse: bool,
+    /// The server's machine, if that is another one.
+    pub remote: Option<Remote>,
 }
 
 /// Why there is nothing to judge.
@@ -76,6 +81,9 @@ pub enum JudgeError {
         /// The remedy.
         remedy: &'static str,
     },
+    /// It did not run, because the server's machine cannot be watched.
+    #[error("{0}; nothing was started")]
+    Remote(String),
     /// It ran, and was lost.
     #[error("{0}")]
     Lost(io::Error),
@@ -136,28 +144,51 @@ pub fn watch(order: &Order, asked: &mut dyn FnMut() -> Option<i32>) -> Result<Wa
     let server = order.start_server.as_ref();
     let server = server.map(|words| started::start(words, order.server.as_ref(), asked));
     let server = server.transpose()?;
+    let remote = order.remote.as_ref();
+    let link = remote.map(|remote| Link::open(remote, asked)).transpose();
+    let link = link.map_err(JudgeError::Remote)?;
     let kin = Kin::new(server.as_ref().map(|guard| [guard.pid, guard.command]));
     let (ends, mut copies) = match order.parse {
         // Without descriptors for it the command is watched all the same.
         true => output::open().ok().unzip(),
         false => (None, None),
     };
-    let guard = Guard::start(&order.command, ends, &mut copies, false).map_err(|cause| {
-        JudgeError::Start {
-            command: order.command.first().cloned().unwrap_or_default(),
-            remedy: remedy(&cause),
-            cause,
-        }
+    let guard = Guard::start(&order.command, ends, &mut copies, false);
+    let mut guard = guard.map_err(|cause| JudgeError::Start {
+        command: order.command.first().cloned().unwrap_or_default(),
+        remedy: remedy(&cause),
+        cause,
     })?;
     // After the fork, so that the command keeps the limit that it would have.
     files::raise_descriptor_limit();
     let copies = copies.map(output::Copies::start);
-    let mut sampler = Sampler::new(order, kin, guard, server);
-    let ran = sampler.run(asked).map_err(JudgeError::Lost);
-    // With the sampler goes the guard, and with it whoever could still print.
+    let mut sampler = Sampler::new(order, kin, Some(&guard), server, None);
+    if let (Some(sockets), Some(_)) = (&mut sampler.sockets, &link) {
+        sockets.is_watched_there = true;
+    }
+    sampler.link = link;
+    let ran = sampler.run(&mut guard, asked).map_err(JudgeError::Lost);
+    // The guard ends all children of this process.
+    let seen = sampler.link.take().map(Link::end);
+    let ends = sampler
+        .sockets
+        .as_mut()
+        .map(|sockets| std::mem::take(&mut sockets.ends));
+    let began_ns = sampler.began_ns;
     let watched = ran.map(|()| sampler.finish());
+    // With the guard goes whoever could still print.
+    drop(guard);
     let output = copies.map(output::Copying::end);
     let mut watched = watched?;
+    if let Some((host, seen)) = seen {
+        remote::join(
+            &mut watched,
+            host,
+            seen,
+            &ends.unwrap_or_default(),
+            began_ns,
+        );
+    }
     watched.output = output.map(|mut output| {
         output.notes = jostle_stats::judge::notes(&output, &watched);
         output
@@ -177,8 +208,15 @@ struct End {
 
 struct Sampler<'a> {
     order: &'a Order,
-    guard: Guard,
+    /// To the watcher on the server's machine.
+    link: Option<Link>,
     began_ns: u64,
+    /// When the next look is due.
+    next_ns: u64,
+    /// The CPU time of the looks so far, the time in which they were made, and the latest pause.
+    spent_ns: u64,
+    watched_ns: u64,
+    pause_ns: u64,
     /// The end of the latest interval.
     last_ns: u64,
     /// The latest look at all processes.
@@ -215,8 +253,21 @@ struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    fn new(order: &'a Order, mut kin: Kin, guard: Guard, started: Option<Guard>) -> Sampler<'a> {
-        kin.follow(guard.command, guard.pid);
+    /// Without a guard there is no command: its server alone is watched, for the clients of which
+    /// it was told.
+    fn new(
+        order: &'a Order,
+        mut kin: Kin,
+        guard: Option<&Guard>,
+        started: Option<Guard>,
+        told: Option<Told>,
+    ) -> Sampler<'a> {
+        match guard {
+            Some(guard) => kin.follow(guard.command, guard.pid),
+            None => kin.follow_none(),
+        }
+        let is_here = order.remote.is_none();
+        let own = [Some(std::process::id()), guard.map(|guard| guard.pid)];
         let port = match order.server {
             Some(ServerAt::Port(port)) => Some(port),
             _ => None,
@@ -224,20 +275,25 @@ impl<'a> Sampler<'a> {
         let began_ns = clock::monotonic();
         let mut sampler = Sampler {
             order,
+            link: None,
             began_ns,
+            next_ns: began_ns + order.every_ns,
+            spent_ns: 0,
+            watched_ns: 0,
+            pause_ns: order.every_ns,
             last_ns: began_ns,
             around_ns: began_ns,
             kin,
             generator: Watch::default(),
             server: Watch::of_server(),
             found: None,
-            sockets: Sockets::open(port),
+            sockets: Sockets::open(port, told),
             store: None,
             started_by: None,
             started,
             ticks: stat::machine_ticks().ok(),
             complete: census::is_complete(),
-            inherited: inodes(&[std::process::id(), guard.pid]),
+            inherited: inodes(&own.into_iter().flatten().collect::<Vec<u32>>()),
             searched_ns: 0,
             generator_ns: 0,
             most_cpus: 0.0,
@@ -254,32 +310,29 @@ impl<'a> Sampler<'a> {
                 pair: order.pair.clone(),
                 ..Watched::default()
             },
-            guard,
         };
-        if let Some(named) = &order.server {
-            sampler.know(named);
+        match &order.server {
+            Some(named) if is_here => sampler.know(named),
+            Some(_) => sampler.sockets.iter_mut().for_each(Sockets::look_elsewhere),
+            None => {}
         }
         sampler.generator.begin(&sampler.kin.pids(Whose::Generator));
         sampler.server.begin(&sampler.kin.pids(Whose::Server));
         sampler
     }
 
-    fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
-        let mut next_ns = self.began_ns + self.order.every_ns;
+    fn run(&mut self, guard: &mut Guard, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
         let mut given_up_ns = None;
-        let mut spent_ns = 0;
-        let mut watched_ns = 0;
-        let mut pause_ns = self.order.every_ns;
         while self.end.is_none() {
             let asked_ns = clock::monotonic() + ASKED_NS;
-            match self.guard.news(next_ns.min(asked_ns))? {
+            match guard.news(self.next_ns.min(asked_ns))? {
                 Some(News::Stopped { stopped, at_ns }) => self.stops.push((at_ns, stopped)),
                 Some(News::Over { at_ns }) => {
                     // The last interval, while its clocks can be read.
                     self.over_ns = Some(at_ns);
                     self.look(at_ns.max(self.last_ns + 1));
-                    self.guard.let_go()?;
-                    next_ns = u64::MAX;
+                    guard.let_go()?;
+                    self.next_ns = u64::MAX;
                 }
                 Some(News::Ended {
                     code,
@@ -299,40 +352,46 @@ impl<'a> Sampler<'a> {
             match (asked(), given_up_ns) {
                 (Some(signal), None) => {
                     self.interrupted = true;
-                    self.guard.signal(signal);
+                    guard.signal(signal);
                     // A stopped command handles the signal only once it continues.
-                    self.guard.signal(rustix::process::Signal::CONT.as_raw());
+                    guard.signal(rustix::process::Signal::CONT.as_raw());
                     given_up_ns = Some(now_ns + GRACE_NS);
                 }
-                (Some(_), Some(deadline)) if now_ns >= deadline => {
-                    process::kill(self.guard.command)
-                }
+                (Some(_), Some(deadline)) if now_ns >= deadline => process::kill(guard.command),
                 _ => {}
             }
-            if self.end.is_none() && now_ns >= next_ns {
-                let before_ns = stat::own_cpu_ns();
-                let passed_ns = now_ns - self.last_ns;
-                self.look(now_ns);
-                // Its CPU time: on a busy machine a look may take long and cost little.
-                let cost_ns = stat::own_cpu_ns() - before_ns;
-                spent_ns += cost_ns.saturating_sub(self.searched_ns);
-                self.searched_ns = 0;
-                // The time for which jostle itself was stopped pays for no looks.
-                watched_ns += passed_ns.min(pause_ns);
-                pause_ns = self.pause(spent_ns, watched_ns);
-                next_ns = now_ns + pause_ns;
+            if self.end.is_none() {
+                self.look_if_due();
             }
         }
         Ok(())
     }
 
+    fn look_if_due(&mut self) {
+        let now_ns = clock::monotonic();
+        if now_ns < self.next_ns {
+            return;
+        }
+        let before_ns = stat::own_cpu_ns();
+        let passed_ns = now_ns - self.last_ns;
+        self.look(now_ns);
+        // Its CPU time: on a busy machine a look may take long and cost little.
+        let cost_ns = stat::own_cpu_ns() - before_ns;
+        self.spent_ns += cost_ns.saturating_sub(self.searched_ns);
+        self.searched_ns = 0;
+        // The time for which jostle itself was stopped pays for no looks.
+        self.watched_ns += passed_ns.min(self.pause_ns);
+        self.pause_ns = self.pause();
+        self.next_ns = now_ns + self.pause_ns;
+    }
+
     /// Until the next look, when looks have cost so much in so much time. It is varied by a
     /// fifth, so that what happens at the same pace as the looks is not always or never seen
     /// (golden ratio sequence).
-    fn pause(&self, spent_ns: u64, watched_ns: u64) -> u64 {
+    fn pause(&self) -> u64 {
         let looks = self.watched.end_s.len();
         let every_ns = self.order.every_ns << (looks / DENSE).min(16);
-        let every_ns = every_ns.max(owed_ns(spent_ns, watched_ns));
+        let every_ns = every_ns.max(owed_ns(self.spent_ns, self.watched_ns));
         let phase = (looks as f64 * 0.618_033_988_75).fract();
         (every_ns as f64 * (0.8 + 0.4 * phase)) as u64
     }

@@ -138,6 +138,9 @@ impl Sampler<'_> {
             return;
         };
         sockets.look();
+        if let Some(link) = &mut self.link {
+            link.keep(sockets, self.order.every_ns);
+        }
         // Each descriptor of the server is looked at, so that this comes ever less often.
         if looks.is_power_of_two() {
             sockets.share_out(&self.kin.pids(Whose::Server));

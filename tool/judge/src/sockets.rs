@@ -3,8 +3,10 @@
 
 use super::peers::Peers;
 use super::ports::Ports;
+use super::remote::{Ends, Told};
 use super::turns::{Owed, in_turn};
 use jostle_model::judged::{Network, Traffic};
+use jostle_sys::clock;
 use jostle_sys::limits;
 use jostle_sys::limits::net::{self, Counted};
 use jostle_sys::serving;
@@ -77,15 +79,24 @@ pub(super) struct Sockets {
     tick_ms: f64,
     /// The answers owed to the judged server's clients.
     owed: Owed,
+    /// Whose clients are judged, where the client is on another machine.
+    told: Option<Told>,
+    /// What connections had carried at each look, if their server's machine is watched.
+    pub ends: Ends,
+    /// Whether that machine is watched.
+    pub is_watched_there: bool,
 }
 
 impl Sockets {
     /// None where the kernel does not tell of sockets. `port`: the server's, if it is
-    /// known.
-    pub(super) fn open(port: Option<u16>) -> Option<Sockets> {
+    /// known. `told`: which of its clients, if these are on another machine.
+    pub(super) fn open(port: Option<u16>, told: Option<Told>) -> Option<Sockets> {
         let diag = SockDiag::open().ok()?;
         let mut sockets = Sockets {
             diag,
+            told,
+            ends: Ends::default(),
+            is_watched_there: false,
             port: port.map(|port| (port, true)),
             ports: Ports::read(),
             carried: HashMap::new(),
@@ -122,6 +133,26 @@ impl Sockets {
     /// Whether the server was seen to be connected to servers of its own.
     pub(super) fn has_downstream(&self) -> bool {
         !self.peers[1].is_empty()
+    }
+
+    /// The address of a server elsewhere, and those of clients that are connected to it.
+    pub(super) fn elsewhere(&mut self) -> Option<(SocketAddr, Vec<SocketAddr>)> {
+        /// They tell which clients are meant, and whether addresses are the same there.
+        const NAMED: usize = 16;
+        let (port, _) = self.port.filter(|(_, local)| !local)?;
+        let (clients, _) = self.each(port, false);
+        let open = clients.iter().filter(|socket| socket.carried.is_some());
+        let ends: Vec<[SocketAddr; 2]> = open.map(Tcp::addresses).collect();
+        let to = self.address.map(|ip| SocketAddr::new(ip, port));
+        let to = to.or_else(|| ends.first().map(|[_, to]| *to))?;
+        let own = ends.into_iter().filter(|[_, other]| *other == to);
+        let own: Vec<SocketAddr> = own.map(|[own, _]| own).take(NAMED).collect();
+        (!own.is_empty()).then_some((to, own))
+    }
+
+    /// The server is on another machine, whoever listens at its port here.
+    pub(super) fn look_elsewhere(&mut self) {
+        self.port = self.port.map(|(port, _)| (port, false));
     }
 
     /// Whether the server's port is known.
@@ -212,11 +243,21 @@ impl Sockets {
 
     /// At the end of an interval.
     pub(super) fn look(&mut self) {
+        let before_ns = clock::monotonic();
         // Read before the sockets: what is opened in between counts at the next look.
         let counted = Counted::read().or(self.counted);
         let opened = count(&mut self.network, self.counted, counted);
         self.counted = counted;
         let (clients, servers) = self.both(opened == 0);
+        let read_ns = [before_ns, clock::monotonic()];
+        if let Some(told) = &self.told {
+            let accepted = counted.map_or(0, |counted| counted.accepted);
+            let accepted = accepted.saturating_sub(told.accepted);
+            self.ends.look(read_ns, &servers, 1, accepted);
+        } else if self.is_watched_there && self.port.is_some_and(|(_, local)| !local) {
+            let opened = self.network.opened.iter().sum::<f64>();
+            self.ends.look(read_ns, &clients, 0, opened as u64);
+        }
         let is_new = |socket: &&Tcp| !self.carried.contains_key(&socket.cookie);
         let new_here = clients.iter().filter(is_new).count();
         if new_here == 0 && !clients.is_empty() {
@@ -369,6 +410,10 @@ impl Sockets {
             clients.retain(|socket| is_there(socket, 1));
             servers.retain(|socket| is_there(socket, 0));
         }
+        if let Some(told) = &self.told {
+            clients.clear();
+            servers.retain(|socket| socket.state == LISTEN || told.means(socket));
+        }
         if clients.len() + servers.len() <= KNOWN {
             self.known = Some(clients.iter().chain(&servers).cloned().collect());
         }
@@ -427,8 +472,11 @@ impl Sockets {
         let [others, downstream, _] = self.peers.map(Peers::largest);
         let any = |column: &[f64]| column.iter().any(|value| *value > 0.0);
         let is_seen = any(&self.columns.connections) || any(&self.columns.opened);
+        let is_seen = is_seen || self.told.is_some();
+        let address = self.port.filter(|(_, local)| !local).and(self.address);
         let traffic = self.port.filter(|_| is_seen).map(|(port, _)| Traffic {
             port: port.into(),
+            address: address.map(|address| address.to_string()),
             ports: self.ports.all,
             others,
             downstream,
@@ -476,7 +524,10 @@ fn most_connected(all: &[Tcp], inodes: &BTreeSet<u64>) -> Option<(SocketAddr, bo
         }
     }
     let (to, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    let is_local = all.iter().any(|socket| socket.own_port == to.port());
+    // Both machines may have a server at this port: an address of this one is some socket's own.
+    let is_here = |socket: &Tcp| socket.addresses()[0].ip() == to.ip();
+    let is_local = all.iter().any(|socket| socket.own_port == to.port())
+        && (to.ip().is_loopback() || all.iter().any(is_here));
     Some((to, is_local))
 }
 
@@ -522,7 +573,7 @@ mod tests {
             assert_eq!(found(&BTreeSet::from([3])), Some((443, false)));
             assert_eq!(found(&BTreeSet::new()), None);
             // This process serves itself: only a port that is told can be watched.
-            let mut sockets = Sockets::open(Some(port)).unwrap();
+            let mut sockets = Sockets::open(Some(port), None).unwrap();
             let (mut client, mut server) = (&clients[0], &accepted[0]);
             // On a busy machine what was sent arrives after the call has returned.
             let await_unread = |bytes| {

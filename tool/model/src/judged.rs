@@ -59,6 +59,8 @@ pub struct Watched {
     pub unix_sockets: bool,
     /// The machine's CPUs.
     pub machine: Machine,
+    /// The server's machine, if it is another one and was named (`--server-host`).
+    pub server_host: Option<ServerHost>,
     /// Reads that the server counted, if it is Redis or memcached; absent where it is neither,
     /// or wants a password.
     pub lookups: Option<Lookups>,
@@ -221,6 +223,9 @@ pub struct Thread {
 pub struct Traffic {
     /// The server's port.
     pub port: u64,
+    /// Its address, as the command's connections have it, where it is of no socket here; absent in
+    /// older records.
+    pub address: Option<String>,
     /// Bytes that connections carried in both directions, as far as they lived from one
     /// look to the next.
     pub bytes: Vec<f64>,
@@ -332,6 +337,31 @@ pub struct Machine {
     /// The other processes that used most, at most three, over the whole run.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub neighbours: Vec<Neighbour>,
+}
+
+/// A second machine, on which a watcher looked at the server. Its columns are in `server`,
+/// `traffic` and `network`, moved to the intervals of this record.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerHost {
+    /// The host, as `--server-host` names it.
+    pub host: String,
+    /// Its CPUs, in these intervals; absent where nothing of it is known.
+    pub machine: Option<Machine>,
+    /// The first interval that the watcher saw whole, and the one after the last: only these are
+    /// judged.
+    pub seen: Option<[u64; 2]>,
+    /// How far its monotonic clock was ahead of ours at the end, by what connections carried.
+    pub ahead_s: Option<f64>,
+    /// How far off that may be.
+    pub ahead_error_s: Option<f64>,
+    /// By what both series were aligned: `connections` (each one's bytes), `opened` (the number of
+    /// connections opened), or `bytes` (the sum, where no address was the same at both ends).
+    pub aligned_by: Option<String>,
+    /// Looks that bound how far the clock was ahead.
+    pub bounds: Option<u64>,
+    /// Why the server was not seen there.
+    pub unseen: Option<String>,
 }
 
 /// The part that was at its limit.

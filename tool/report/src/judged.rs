@@ -7,7 +7,9 @@ use crate::FileError;
 use crate::file::{lines, record, torn_note};
 use crate::format::{padded, significant, wrap};
 use crate::markdown::fenced;
-use jostle_model::judged::{Doubled, Limit, Output, Peer, Side, Thread, Traffic, Watched};
+use jostle_model::judged::{
+    Doubled, Limit, Machine, Output, Peer, ServerHost, Side, Thread, Traffic, Watched,
+};
 use jostle_model::record::Record;
 use jostle_model::serial::record_to_json;
 use jostle_model::text::quoted;
@@ -328,7 +330,27 @@ pub(crate) fn machine(watched: &Watched) -> String {
         "jostle itself {:.3} CPUs",
         within.share(&watched.machine.tool_s)
     ));
+    let far = watched.server_host.as_ref();
+    parts.extend(far.and_then(|host| far_machine(&within, host, host.machine.as_ref()?)));
     parts.join("; ")
+}
+
+/// The server's machine, and how well its clock is known.
+fn far_machine(within: &Within, host: &ServerHost, machine: &Machine) -> Option<String> {
+    let others = machine
+        .others_s
+        .as_ref()
+        .map_or_else(String::new, |others_s| {
+            format!("other programs {:.2} CPUs, ", within.share(others_s))
+        });
+    let stolen = within.share(&machine.stolen_s) / machine.cpus.max(1) as f64;
+    Some(format!(
+        "on {}: {} CPUs, {others}stolen {:.1} %, clock aligned to {:.0} ms",
+        host.host,
+        machine.cpus,
+        100.0 * stolen,
+        1e3 * host.ahead_error_s?
+    ))
 }
 
 /// The intervals that were judged.

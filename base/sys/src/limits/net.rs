@@ -90,6 +90,8 @@ impl Reuse {
 pub struct Counted {
     /// Attempts to connect (ActiveOpens).
     pub opened: u64,
+    /// Connections that listeners were asked for (PassiveOpens).
+    pub accepted: u64,
     /// Attempts that failed (AttemptFails).
     pub failed: u64,
     /// Connections that a full accept queue refused (ListenOverflows).
@@ -110,6 +112,7 @@ impl Counted {
         let more = |name| column(&more, "TcpExt:", name).unwrap_or(0);
         Some(Counted {
             opened: column(&tcp, "Tcp:", "ActiveOpens")?,
+            accepted: column(&tcp, "Tcp:", "PassiveOpens")?,
             failed: column(&tcp, "Tcp:", "AttemptFails")?,
             overflows: more("ListenOverflows"),
             dropped: more("ListenDrops"),

@@ -319,7 +319,10 @@ impl Hosts {
                 slots += &format!("{} slots=1\n", member.name);
             }
         }
+        // Programs of a test's own come first.
+        fs::create_dir(self.directory.join("bin"))?;
         let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{place}/bin:{path}");
         let sshd = format!(
             "HostKey {place}/host_key\nAuthorizedKeysFile {place}/user_key.pub\n\
              PermitRootLogin prohibit-password\nStrictModes no\nUsePAM no\nUseDNS no\n\

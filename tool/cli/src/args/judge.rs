@@ -2,6 +2,7 @@
 
 use super::seconds;
 use clap::Args;
+use jostle_judge::Reach;
 use jostle_model::judged::Limit;
 use jostle_model::{Nanos, ServerAt};
 use std::path::PathBuf;
@@ -15,7 +16,11 @@ use std::path::PathBuf;
 )]
 pub(crate) struct Judge {
     /// The load generator with its arguments; for --double, put one number in braces: -c {50}
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "watch_server",
+        trailing_var_arg = true,
+        value_name = "COMMAND"
+    )]
     pub command: Vec<String>,
     /// The server, if the command's connections do not show it: :PORT, pid:N, unix:PATH, cgroup:PATH
     #[arg(long, value_name = "WHICH")]
@@ -23,6 +28,18 @@ pub(crate) struct Judge {
     /// Start the server by this command before each run, wait until it listens, and end it after the run
     #[arg(long, value_name = "SERVER")]
     pub start_server: Option<String>,
+    /// Also watch the server on its machine, by ssh ([USER@]HOST) or where --watch-server listens (tcp:HOST:PORT)
+    #[arg(long, value_name = "HOST")]
+    pub server_host: Option<Reach>,
+    /// Copy this program to the server's machine for the time of the run
+    #[arg(long, requires = "server_host")]
+    pub copy_binary: bool,
+    /// The token of both sides of tcp:HOST:PORT, in a file of mode 600
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Run no command: watch a server of this machine for a judge elsewhere, on standard input (-) or at ADDRESS:PORT
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["command", "server_host"])]
+    pub watch_server: Option<String>,
     /// Time between two looks; longer where a look costs more than 0.2 % of it
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = seconds)]
     pub every: Nanos,

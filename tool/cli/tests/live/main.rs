@@ -29,6 +29,7 @@ mod hostile;
 mod html;
 mod http;
 mod judge;
+mod judge_hosts;
 mod judge_server;
 mod judge_started;
 mod ldap;

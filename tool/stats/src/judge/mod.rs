@@ -205,7 +205,8 @@ fn still_generator(window: &Window<'_>) -> Option<State> {
         return None;
     }
     let server = window.watched.server.as_ref();
-    let shared = server.filter(|server| {
+    // Groups of two machines may have one name.
+    let shared = server.filter(|_| window.far().is_none()).filter(|server| {
         side.quota_group.is_some()
             && server.quota_group == side.quota_group
             && window.throttled(server) >= STILL
@@ -235,8 +236,10 @@ fn still_generator(window: &Window<'_>) -> Option<State> {
 }
 
 fn stolen(window: &Window<'_>) -> Option<State> {
-    let stolen = window.stolen();
-    (stolen >= STOLEN).then(|| State::new(Limit::Machine, words::stolen(stolen)))
+    window.machines().find_map(|(machine, name)| {
+        let stolen = window.stolen(machine);
+        (stolen >= STOLEN).then(|| State::new(Limit::Machine, words::stolen(stolen, name)))
+    })
 }
 
 /// A generator that is busy, or held to one CPU by something that is known, whether its server is
@@ -256,11 +259,11 @@ fn busy_generator(
     let busy = generator.filter(|busy| busy.share() >= BUSY);
     let used = |side: Option<&Side>| side.map_or(0.0, |side| window.share(&side.cpu_s));
     let server_uses_more = used(window.watched.server.as_ref()) > used(Some(side));
-    let is_crowded = |busy: &Busy<'_>| server_uses_more && crowded(window, *busy).is_some();
+    let is_crowded = |busy: &Busy<'_>| server_uses_more && crowded(window, side, *busy).is_some();
     let mut state = if let Some(busy) = busy.filter(|busy| !is_crowded(busy)) {
         let mut state = State::new(Limit::Generator, words::busy("generator", busy));
-        if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
-            let queued = words::queued_for(window, "generator", busy);
+        if harm(window, side, busy).is_some_and(|harm| harm >= HARMED) {
+            let queued = words::queued_for(window, "generator", side, busy);
             state.reasons.push(queued);
         }
         state
@@ -299,12 +302,19 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
         ));
     }
     if let Some(busy) = server.filter(|busy| busy.share() >= BUSY) {
-        if let Some(crowded) = crowded(window, busy) {
+        if let Some(crowded) = crowded(window, side, busy) {
             return Some(crowded);
         }
-        return Some(match harm(window, busy).filter(|harm| *harm >= HARMED) {
-            Some(_) => State::new(Limit::Machine, words::queued_for(window, "server", busy)),
-            None => State::new(Limit::Server, words::busy("server", busy)),
+        let is_harmed = match harm(window, side, busy) {
+            Some(harm) => harm >= HARMED,
+            None => crowded_out(window, side, busy),
+        };
+        return Some(match is_harmed {
+            true => State::new(
+                Limit::Machine,
+                words::queued_for(window, "server", side, busy),
+            ),
+            false => State::new(Limit::Server, words::busy("server", busy)),
         });
     }
     let full = full_cpus(window, side).filter(|_| window.spinning(side).is_none());
@@ -313,8 +323,8 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
 
 /// All CPUs are in use, and this thread waits for one for most of its busy time, though not for
 /// other programs: both sides take them from each other.
-fn crowded(window: &Window<'_>, busy: Busy<'_>) -> Option<State> {
-    let is_alone = busy.cpu < ROOM && harm(window, busy).is_some_and(|harm| harm < HARMED);
+fn crowded(window: &Window<'_>, side: &Side, busy: Busy<'_>) -> Option<State> {
+    let is_alone = busy.cpu < ROOM && harm(window, side, busy).is_some_and(|harm| harm < HARMED);
     full(window).filter(|_| is_alone)
 }
 
@@ -322,7 +332,7 @@ fn crowded(window: &Window<'_>, busy: Busy<'_>) -> Option<State> {
 /// This finds a limit that no single thread shows: of eight threads that share a CPU, none
 /// need be busy for most of the time.
 fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
-    let all = window.watched.machine.cpus.max(1);
+    let all = window.machine_of(side).cpus.max(1);
     let cpus = side.allowed_cpus.unwrap_or(all).clamp(1, all) as f64;
     let used = window.share(&side.cpu_s);
     (used >= BUSY * cpus).then_some((used, cpus))
@@ -336,7 +346,8 @@ fn queues_at_server(window: &Window<'_>) -> bool {
         return false;
     };
     let apart = [generator, server].map(|side| side.allowed_cpus.unwrap_or(u64::MAX));
-    let apart = apart[0].saturating_add(apart[1]) <= window.watched.machine.cpus;
+    let apart =
+        window.far().is_some() || apart[0].saturating_add(apart[1]) <= window.watched.machine.cpus;
     let queued = |side: &Side| side.queued_s.as_ref().map(|queued| window.share(queued));
     apart
         && full_cpus(window, server).is_some()
@@ -351,16 +362,20 @@ fn queues_at_server(window: &Window<'_>) -> bool {
 /// Where both sides may run on all CPUs, a thread also waits for the other threads of both: of
 /// its waiting, others cause as large a part as their part of the CPU time that all of these
 /// used. Of a side that is bound to CPUs nobody knows whom it shares them with.
-fn harm(window: &Window<'_>, busy: Busy<'_>) -> Option<f64> {
-    let others = window.others()?;
+fn harm(window: &Window<'_>, side: &Side, busy: Busy<'_>) -> Option<f64> {
+    let machine = window.machine_of(side);
+    let others = window.others(machine)?;
     let watched = window.watched;
     let sides = [Some(&watched.generator), watched.server.as_ref()];
-    let sides = || sides.into_iter().flatten();
-    let is_everywhere = |side: &Side| side.allowed_cpus == Some(watched.machine.cpus);
+    let sides = || {
+        let all = sides.into_iter().flatten();
+        all.filter(|side| std::ptr::eq(window.machine_of(side), machine))
+    };
+    let is_everywhere = |side: &Side| side.allowed_cpus == Some(machine.cpus);
     let rivals = match sides().all(is_everywhere) {
         true => {
             let ours = sides().map(|side| window.share(&side.cpu_s)).sum::<f64>();
-            ours + window.behind() - busy.cpu
+            ours + window.behind(machine) - busy.cpu
         }
         false => 0.0,
     };
@@ -368,45 +383,75 @@ fn harm(window: &Window<'_>, busy: Busy<'_>) -> Option<f64> {
     Some(others.min(busy.queued * part))
 }
 
+/// Where nobody knows who else ran on the server's own machine: its busiest thread waits for a CPU,
+/// and its threads together leave much of the CPUs that they may run on to somebody else.
+fn crowded_out(window: &Window<'_>, server: &Side, busy: Busy<'_>) -> bool {
+    let cpus = window.machine_of(server).cpus;
+    let cpus = server.allowed_cpus.unwrap_or(cpus).clamp(1, cpus.max(1)) as f64;
+    let is_left = window.share(&server.cpu_s) <= ROOM * cpus;
+    window.far().is_some() && busy.queued >= QUEUED && is_left
+}
+
 fn neighbours(
     window: &Window<'_>,
     generator: Option<Busy<'_>>,
     server: Option<Busy<'_>>,
 ) -> Option<State> {
-    let harmed = |busy: Option<Busy<'_>>| {
-        busy.map_or(0.0, |busy| match harm(window, busy) {
+    let harmed = |side: Option<&Side>, busy: Option<Busy<'_>>| {
+        let Some((side, busy)) = side.zip(busy) else {
+            return 0.0;
+        };
+        match harm(window, side, busy) {
             Some(harm) if harm >= HARMED => harm,
             None if busy.queued >= QUEUED => busy.queued,
             _ => 0.0,
-        })
+        }
     };
+    let sides = [
+        Some(&window.watched.generator),
+        window.watched.server.as_ref(),
+    ];
     // A generator that waits for a CPU delays the connections that wait for it, and no others.
     let is_late = waits::late(window).is_none_or(|late| late >= HARMED);
-    let of_generator = if is_late { harmed(generator) } else { 0.0 };
-    let of_server = harmed(server);
+    let of_generator = if is_late {
+        harmed(sides[0], generator)
+    } else {
+        0.0
+    };
+    let of_server = harmed(sides[1], server);
     if of_generator <= 0.0 && of_server <= 0.0 {
         return None;
     }
     // Both sides' waits delay the path. The generator is the bottleneck only if it waited
     // at least twice as long as the server.
-    let (limit, side, busy) = match of_generator >= 2.0 * of_server {
-        true => (Limit::Generator, "generator", generator),
-        false => (Limit::Machine, "server", server),
+    let (limit, name, side, busy) = match of_generator >= 2.0 * of_server {
+        true => (Limit::Generator, "generator", sides[0], generator),
+        false => (Limit::Machine, "server", sides[1], server),
     };
-    Some(State::new(limit, words::queued_for(window, side, busy?)))
+    Some(State::new(
+        limit,
+        words::queued_for(window, name, side?, busy?),
+    ))
 }
 
 fn full(window: &Window<'_>) -> Option<State> {
-    let machine = &window.watched.machine;
-    let generator = window.share(&window.watched.generator.cpu_s);
-    let server = window.watched.server.as_ref();
-    let server = server.map_or(0.0, |side| window.share(&side.cpu_s));
-    let others = window.others().unwrap_or(0.0);
-    let behind = window.behind();
-    let cpus = machine.cpus.max(1) as f64;
-    (generator + server + behind + others >= FULL * cpus).then(|| {
-        let reason = words::full(cpus, generator, server, behind, others);
-        State::new(Limit::Machine, reason)
+    let watched = window.watched;
+    window.machines().find_map(|(machine, name)| {
+        let used = |side: Option<&Side>| {
+            let side = side.filter(|side| std::ptr::eq(window.machine_of(side), machine));
+            side.map_or(0.0, |side| window.share(&side.cpu_s))
+        };
+        let (generator, server) = (
+            used(Some(&watched.generator)),
+            used(watched.server.as_ref()),
+        );
+        let others = window.others(machine).unwrap_or(0.0);
+        let behind = window.behind(machine);
+        let cpus = machine.cpus.max(1) as f64;
+        (generator + server + behind + others >= FULL * cpus).then(|| {
+            let reason = words::full(name, cpus, generator, server, behind, others);
+            State::new(Limit::Machine, reason)
+        })
     })
 }
 

@@ -1,5 +1,6 @@
 //! Planted records: runs with a known truth, and the required finding.
 
+mod apart;
 mod matrix;
 mod mended;
 mod waiting;

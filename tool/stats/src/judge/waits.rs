@@ -144,20 +144,22 @@ pub(super) fn downstream(window: &Window<'_>) -> Option<State> {
     };
     let each = traffic.downstream.iter().filter(waits).filter(several);
     let peer = each.max_by_key(|peer| peer.connections)?;
-    let server = window.busiest(window.watched.server.as_ref()?)?;
+    let side = window.watched.server.as_ref()?;
+    let server = window.busiest(side)?;
+    let machine = window.machine_of(side);
     let connections = peer.connections as f64;
     let reason = words::downstream(peer);
-    let (limit, reason) = match window.watched.machine.behind_s.as_ref() {
+    let (limit, reason) = match machine.behind_s.as_ref() {
         // Most of its clients wait until it has a connection there.
         _ if 2.0 * connections > clients => (Limit::Downstream, reason),
         // A single one is usual where each carries several requests at once.
         None if connections < 2.0 => (Limit::Downstream, reason),
         None => (Limit::Undecided, words::shared_out(&reason, clients, None)),
-        Some(_) if window.behind() > ROOM => (Limit::Downstream, reason),
+        Some(_) if window.behind(machine) > ROOM => (Limit::Downstream, reason),
         Some(_) => {
             let reason = match unaccepted(window) {
                 Some(backlog) => words::unaccepted(backlog, clients, server),
-                None => words::shared_out(&reason, clients, Some(window.behind())),
+                None => words::shared_out(&reason, clients, Some(window.behind(machine))),
             };
             // More of a few connections carry more.
             match (2.0..=FEW).contains(&connections) {

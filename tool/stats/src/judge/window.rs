@@ -3,7 +3,7 @@
 use super::BUSY;
 use super::waits::PORTS;
 use crate::intervals::median;
-use jostle_model::judged::{Side, StartedBy, Thread, Watched};
+use jostle_model::judged::{Machine, ServerHost, Side, StartedBy, Thread, Watched};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -21,7 +21,19 @@ const WORKS: f64 = 0.1;
 /// From the first interval with traffic to the last one in which the command still had
 /// connections, or tried to connect: a server that stands still at the end is a part of the
 /// run, and a generator that writes its report is not.
+///
+/// Of a server on a second machine, as far as it was watched there.
 pub(super) fn range(watched: &Watched) -> Range<usize> {
+    let range = of_traffic(watched);
+    let host = watched.server_host.as_ref();
+    let Some([from, to]) = host.and_then(|host| host.seen) else {
+        return range;
+    };
+    let start = range.start.max(from as usize);
+    start..range.end.min(to as usize).max(start)
+}
+
+fn of_traffic(watched: &Watched) -> Range<usize> {
     let activity = activity(watched);
     let positive = activity.iter();
     let positive: Vec<f64> = positive.copied().filter(|rate| *rate > 0.0).collect();
@@ -205,28 +217,45 @@ impl<'a> Window<'a> {
         };
         let each = side.busiest.iter().map(|thread| self.busy(thread));
         let working = each.filter(|busy| busy.share() >= WORKS).count() as u64;
-        let at_once = working.clamp(1, self.watched.machine.cpus.max(1));
+        let at_once = working.clamp(1, self.machine_of(side).cpus.max(1));
         (self.share(throttled_s) / at_once as f64).min(1.0)
     }
 
+    /// The server's machine, if it is another one and was watched.
+    pub(super) fn far(&self) -> Option<(&'a ServerHost, &'a Machine)> {
+        let host = self.watched.server_host.as_ref()?;
+        Some((host, host.machine.as_ref()?))
+    }
+
+    /// The machine of a side of this record.
+    pub(super) fn machine_of(&self, side: &Side) -> &'a Machine {
+        let server = self.watched.server.as_ref();
+        let is_server = server.is_some_and(|server| std::ptr::eq(server, side));
+        let far = self.far().filter(|_| is_server);
+        far.map_or(&self.watched.machine, |(_, machine)| machine)
+    }
+
+    /// Both machines, with the name of the server's.
+    pub(super) fn machines(&self) -> impl Iterator<Item = (&'a Machine, Option<&'a str>)> {
+        let far = self.far().map(|(host, far)| (far, Some(&*host.host)));
+        std::iter::once((&self.watched.machine, None)).chain(far)
+    }
+
     /// CPUs' worth of time of other programs; None where they cannot be seen.
-    pub(super) fn others(&self) -> Option<f64> {
-        self.watched
-            .machine
-            .others_s
-            .as_ref()
-            .map(|others_s| self.share(others_s))
+    pub(super) fn others(&self, machine: &Machine) -> Option<f64> {
+        let others_s = machine.others_s.as_ref();
+        others_s.map(|others_s| self.share(others_s))
     }
 
     /// CPUs' worth of time of what stands behind the server.
-    pub(super) fn behind(&self) -> f64 {
-        let behind_s = self.watched.machine.behind_s.as_deref();
+    pub(super) fn behind(&self, machine: &Machine) -> f64 {
+        let behind_s = machine.behind_s.as_deref();
         behind_s.map_or(0.0, |behind_s| self.share(behind_s))
     }
 
     /// Share of all CPUs that the hypervisor took.
-    pub(super) fn stolen(&self) -> f64 {
-        self.share(&self.watched.machine.stolen_s) / self.watched.machine.cpus.max(1) as f64
+    pub(super) fn stolen(&self, machine: &Machine) -> f64 {
+        self.share(&machine.stolen_s) / machine.cpus.max(1) as f64
     }
 
     /// In parts of a second or more, at most sixty, each a window.

@@ -75,8 +75,15 @@ pub(super) fn shared_quota(of: &Side, share: f64) -> String {
     )
 }
 
-pub(super) fn stolen(share: f64) -> String {
-    format!("the hypervisor took {} of the CPUs' time", percent(share))
+/// `name`: the server's machine, if it is that one's.
+pub(super) fn stolen(share: f64, name: Option<&str>) -> String {
+    let of = name.map_or(String::new(), |name| {
+        format!(" on the server's machine {name}")
+    });
+    format!(
+        "the hypervisor took {} of the CPUs' time{of}",
+        percent(share)
+    )
 }
 
 fn name(busy: Busy<'_>) -> String {
@@ -84,18 +91,20 @@ fn name(busy: Busy<'_>) -> String {
 }
 
 /// Who ran while it waited.
-pub(super) fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
+pub(super) fn queued_for(window: &Window<'_>, name: &str, of: &Side, busy: Busy<'_>) -> String {
+    let machine = window.machine_of(of);
+    let far = window.far().filter(|(_, far)| std::ptr::eq(*far, machine));
+    let at = far.map_or(String::new(), |(host, _)| format!(" on {}", host.host));
     let waited = format!(
-        "the {side}'s busiest thread, {}, was runnable for {} of the time without running",
-        name(busy),
+        "the {name}'s busiest thread, {}, was runnable for {} of the time without running{at}",
+        self::name(busy),
         percent(busy.queued)
     );
-    let Some(others) = window.others() else {
-        return waited + "; which programs ran meanwhile cannot be seen here";
+    let Some(others) = window.others(machine) else {
+        let here = if at.is_empty() { "here" } else { "there" };
+        return format!("{waited}; which programs ran meanwhile cannot be seen {here}");
     };
-    let names: Vec<String> = window
-        .watched
-        .machine
+    let names: Vec<String> = machine
         .neighbours
         .iter()
         .map(|other| {
@@ -124,13 +133,24 @@ pub(super) fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
     format!("the {side} used {used:.2} of {cpus} that it may run on")
 }
 
-pub(super) fn full(cpus: f64, generator: f64, server: f64, behind: f64, others: f64) -> String {
+/// `name`: the server's machine, if it is that one which is full.
+pub(super) fn full(
+    name: Option<&str>,
+    cpus: f64,
+    generator: f64,
+    server: f64,
+    behind: f64,
+    others: f64,
+) -> String {
+    let of = name.map_or(String::new(), |name| {
+        format!(" of the server's machine {name}")
+    });
     let behind = match behind >= 0.005 {
         true => format!("{behind:.2} by what the server asks, "),
         false => String::new(),
     };
     format!(
-        "the {cpus} CPUs were all in use: {server:.2} by the server, {generator:.2} by the \
+        "the {cpus} CPUs{of} were all in use: {server:.2} by the server, {generator:.2} by the \
          generator, {behind}{others:.2} by other programs"
     )
 }
@@ -223,10 +243,17 @@ pub(super) fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
 /// Other observations that distort the figures, but did not decide.
 pub(super) fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
     let mut beside = Vec::new();
-    let stolen = window.stolen();
-    if stolen >= 0.02 && limit != Limit::Machine {
-        beside.push(self::stolen(stolen));
+    for (machine, name) in window.machines() {
+        let stolen = window.stolen(machine);
+        if stolen >= 0.02 && limit != Limit::Machine {
+            beside.push(self::stolen(stolen, name));
+        }
     }
+    let host = window.watched.server_host.as_ref();
+    beside.extend(host.and_then(|host| {
+        let why = host.unseen.as_ref()?;
+        Some(format!("the server was not seen on {}: {why}", host.host))
+    }));
     if limit != Limit::Server || waits::for_backlog(window).is_none() {
         beside.extend(refusals(window));
     }
@@ -298,6 +325,17 @@ pub(super) fn next(limit: Limit, by_copies: bool, watched: &Watched) -> Option<S
     let server = watched.server.as_ref();
     if server.and_then(|side| side.started_by) == Some(StartedBy::Command) {
         return Some(START_SERVER.to_owned());
+    }
+    let address = watched
+        .traffic
+        .as_ref()
+        .and_then(|traffic| traffic.address.as_ref());
+    if let (Some(address), None, None) = (address, &watched.server, &watched.server_host) {
+        let words: Vec<String> = watched.command.iter().map(|word| quoted(word)).collect();
+        return Some(format!(
+            "jostle judge --server-host {address} -- {}",
+            words.join(" ")
+        ));
     }
     match by_copies {
         true => Some(copying(&watched.command)),

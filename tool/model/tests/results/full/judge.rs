@@ -3,8 +3,8 @@
 use super::experiment::environment;
 use super::run::verdict;
 use jostle_model::judged::{
-    self, Doubled, Finding, Limit, Lookups, Network, Output, Peer, Printed, Process, Thread,
-    Traffic, Turn, Watched,
+    self, Doubled, Finding, Limit, Lookups, Network, Output, Peer, Printed, Process, ServerHost,
+    Thread, Traffic, Turn, Watched,
 };
 use jostle_model::record::*;
 
@@ -62,6 +62,7 @@ fn watched_side() -> judged::Side {
 fn traffic() -> Traffic {
     Traffic {
         port: 80,
+        address: Some("198.18.1.1".to_owned()),
         bytes: vec![1.0],
         segments: vec![1.0],
         retransmitted: vec![0.0],
@@ -109,6 +110,17 @@ fn network() -> Network {
     }
 }
 
+fn machine() -> judged::Machine {
+    judged::Machine {
+        cpus: 2,
+        stolen_s: vec![0.0],
+        others_s: Some(vec![0.0]),
+        behind_s: Some(vec![0.0]),
+        tool_s: vec![0.0],
+        neighbours: vec![Neighbour::default()],
+    }
+}
+
 pub(super) fn watched() -> Watched {
     Watched {
         schema: SCHEMA.to_owned(),
@@ -135,14 +147,17 @@ pub(super) fn watched() -> Watched {
         traffic: Some(traffic()),
         network: Some(network()),
         unix_sockets: true,
-        machine: judged::Machine {
-            cpus: 2,
-            stolen_s: vec![0.0],
-            others_s: Some(vec![0.0]),
-            behind_s: Some(vec![0.0]),
-            tool_s: vec![0.0],
-            neighbours: vec![Neighbour::default()],
-        },
+        machine: machine(),
+        server_host: Some(ServerHost {
+            host: "db1".to_owned(),
+            machine: Some(machine()),
+            seen: Some([0, 1]),
+            ahead_s: Some(25_200.0),
+            ahead_error_s: Some(0.01),
+            aligned_by: Some("connections".to_owned()),
+            bounds: Some(99),
+            unseen: Some("the watcher ended".to_owned()),
+        }),
         lookups: Some(Lookups { hits: 1, misses: 2 }),
         output: Some(Output {
             bytes: 318,
