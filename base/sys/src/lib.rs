@@ -19,6 +19,7 @@ pub mod library;
 pub mod limits;
 pub mod link;
 pub mod namespaces;
+pub mod other_end;
 pub mod owners;
 pub mod ports;
 pub mod posix_sem;

@@ -6,12 +6,15 @@
 
 use crate::census;
 use crate::errno::done;
+use crate::process;
 use rustix::process::geteuid;
+use rustix::thread::LinkNameSpaceType;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command};
 
 /// The namespaces of a host of its own (namespaces(7)).
@@ -49,18 +52,77 @@ pub fn spawn_as_host(command: &mut Command, shift_ns: i64) -> io::Result<Child> 
     })
 }
 
-/// The network namespaces of other processes that are not ours, as far as we may see them. Each
-/// lasts while its file is open.
-pub(crate) fn other_networks() -> Vec<File> {
-    let network = |pid: &str| PathBuf::from(format!("/proc/{pid}/ns/net"));
-    let own = fs::read_link(network("self")).ok();
-    let mut seen: BTreeSet<PathBuf> = own.into_iter().collect();
-    let opened = census::processes().into_iter().filter_map(|pid| {
-        let place = network(&pid.to_string());
-        let is_new = seen.insert(fs::read_link(&place).ok()?);
-        is_new.then(|| File::open(&place).ok())?
-    });
-    opened.collect()
+/// A network namespace of this machine. It lasts while this is held.
+#[derive(Debug)]
+pub struct Network {
+    /// Its number, by which the kernel names it.
+    pub id: u64,
+    /// One of the processes in it.
+    pub pid: u32,
+    file: File,
+}
+
+impl Network {
+    /// That of a process.
+    ///
+    /// # Errors
+    /// EACCES where the process may not be looked at, ENOENT where it is gone.
+    pub fn of(pid: u32) -> io::Result<Network> {
+        let file = File::open(format!("/proc/{pid}/ns/net"))?;
+        let id = file.metadata()?.ino();
+        Ok(Network { id, pid, file })
+    }
+
+    /// The result of `act`, which a helper thread does there, so that nobody else leaves the own
+    /// namespace. What it opens stays in this one.
+    ///
+    /// # Errors
+    /// EPERM where it may not be entered; the own one is not entered.
+    pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> io::Result<T> {
+        if network_of(std::process::id()) == Some(self.id) {
+            return Ok(act());
+        }
+        std::thread::scope(|scope| {
+            let enter = || {
+                let kind = Some(LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(self.file.as_fd(), kind)?;
+                Ok(act())
+            };
+            match scope.spawn(enter).join() {
+                Ok(done) => done,
+                Err(_) => Err(io::Error::other("the thread that enters it panicked")),
+            }
+        })
+    }
+}
+
+/// The number of a process's network namespace; None where the process may not be looked at.
+pub fn network_of(pid: u32) -> Option<u64> {
+    let link = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+    let number = link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
+    number.parse().ok()
+}
+
+/// Namespaces that are looked at.
+const MOST: usize = 256;
+
+/// The network namespaces of all processes that may be looked at, our own first; and whether these
+/// are all of this machine.
+pub fn networks() -> (Vec<Network>, bool) {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::new();
+    let mut complete = census::is_complete();
+    let pids = census::processes().into_iter();
+    for pid in std::iter::once(std::process::id()).chain(pids) {
+        match network_of(pid) {
+            Some(id) if !seen.insert(id) => {}
+            Some(_) if all.len() < MOST => all.extend(Network::of(pid)),
+            // A zombie has none any more.
+            None if census::Identity::of(pid).is_none() || process::is_over(pid) => {}
+            _ => complete = false,
+        }
+    }
+    (all, complete)
 }
 
 /// Unshares (unshare(2)) for this thread and the processes that it starts; processes and

@@ -5,13 +5,13 @@
 //! root alone.
 
 use crate::census::{self, Identity};
-use crate::namespaces;
 use crate::sock_diag::{self, SockDiag, Tcp, Wanted};
-use std::collections::BTreeSet;
+use crate::{namespaces, other_end};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The address that a server is asked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +34,19 @@ const ACCEPTS: &str = "00010000";
 /// there are no connections, those that listen. Empty where nobody does, or where it cannot be
 /// seen.
 ///
-/// Where nobody listens in our network namespace, as [`elsewhere`].
+/// Where nobody listens in our network namespace, or only who accepts for others, as [`elsewhere`].
 pub fn serving(address: &Address) -> Vec<u32> {
     let listening = inodes(address, Kind::Listening);
     let here = with_listeners(&inodes(address, Kind::Connected), &listening);
+    let is_elsewhere = match here.is_empty() {
+        true => listening.is_empty(),
+        false => here.iter().all(|pid| other_end::forwards(*pid)),
+    };
     match address {
-        Address::Port(port) if here.is_empty() && listening.is_empty() => elsewhere(*port),
+        Address::Port(port) if is_elsewhere => {
+            let found = elsewhere(*port);
+            if found.is_empty() { here } else { found }
+        }
         _ => here,
     }
 }
@@ -47,44 +54,17 @@ pub fn serving(address: &Address) -> Vec<u32> {
 /// The processes that serve a port in other network namespaces of this machine, as far as those
 /// may be entered: the other ends of our own connections to it.
 pub fn elsewhere(port: u16) -> Vec<u32> {
-    let connected = |diag: io::Result<SockDiag>, wanted: Wanted| -> Vec<Tcp> {
-        let sockets = diag.and_then(|mut diag| diag.tcp(wanted));
-        let sockets = sockets.unwrap_or_default().into_iter();
-        sockets
-            .filter(|socket| socket.state == sock_diag::ESTABLISHED && socket.inode != 0)
-            .collect()
-    };
     let wanted = Wanted {
         other_port: port,
+        carried: true,
         ..Wanted::default()
     };
-    let ends: BTreeSet<SocketAddr> = connected(SockDiag::open(), wanted)
-        .iter()
-        .map(|socket| socket.addresses()[0])
-        .collect();
-    if ends.is_empty() {
+    let Some(home) = namespaces::network_of(std::process::id()) else {
         return Vec::new();
-    }
-    for network in namespaces::other_networks() {
-        let mut accepted = connected(SockDiag::open_in(&network), Wanted::default());
-        accepted.retain(|socket| ends.contains(&socket.addresses()[1]));
-        let Some(first) = accepted.first() else {
-            continue;
-        };
-        let wanted = Wanted {
-            own_port: first.own_port,
-            listeners: true,
-            ..Wanted::default()
-        };
-        let all = SockDiag::open_in(&network).and_then(|mut diag| diag.tcp(wanted));
-        let all = all.unwrap_or_default().into_iter();
-        let listening = all.filter(|socket| socket.state == sock_diag::LISTEN);
-        return with_listeners(
-            &accepted.iter().map(|one| one.inode.into()).collect(),
-            &listening.map(|one| one.inode.into()).collect(),
-        );
-    }
-    Vec::new()
+    };
+    let ours = SockDiag::open().and_then(|mut diag| diag.tcp(wanted));
+    let found = other_end::follow(home, &ours.unwrap_or_default());
+    found.map_or(Vec::new(), |found| found.pids)
 }
 
 /// Whether anybody listens at a port in another network namespace of this machine.
@@ -94,7 +74,8 @@ pub fn is_served_elsewhere(port: u16) -> bool {
         listeners: true,
         ..Wanted::default()
     };
-    namespaces::other_networks().iter().any(|network| {
+    let (networks, _) = namespaces::networks();
+    networks.iter().skip(1).any(|network| {
         let all = SockDiag::open_in(network).and_then(|mut diag| diag.tcp(wanted));
         let mut all = all.unwrap_or_default().into_iter();
         all.any(|socket| socket.state == sock_diag::LISTEN)
@@ -103,7 +84,7 @@ pub fn is_served_elsewhere(port: u16) -> bool {
 
 /// Who holds the accepted connections, with those listeners that started them; where nobody
 /// holds any, all listeners.
-fn with_listeners(connected: &BTreeSet<u64>, listening: &BTreeSet<u64>) -> Vec<u32> {
+pub(crate) fn with_listeners(connected: &BTreeSet<u64>, listening: &BTreeSet<u64>) -> Vec<u32> {
     let mut found = owners(connected);
     // A session that has ended since says nothing about who started it.
     found.retain(|pid| Identity::of(*pid).is_some());
@@ -194,7 +175,7 @@ fn of_unix<'a>(text: &'a str, path: &'a str, kind: Kind) -> impl Iterator<Item =
     })
 }
 
-fn owners(inodes: &BTreeSet<u64>) -> Vec<u32> {
+pub(crate) fn owners(inodes: &BTreeSet<u64>) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
@@ -209,12 +190,17 @@ pub fn sockets_of(pid: u32) -> BTreeSet<u64> {
 }
 
 fn sockets(pid: u32) -> impl Iterator<Item = u64> {
+    open_sockets(pid).map(|(_, inode)| inode)
+}
+
+fn open_sockets(pid: u32) -> impl Iterator<Item = (PathBuf, u64)> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = descriptors.into_iter().flatten().flatten();
     entries.filter_map(|entry| {
-        let link = fs::read_link(entry.path()).ok()?;
+        let path = entry.path();
+        let link = fs::read_link(&path).ok()?;
         let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        number.parse().ok()
+        Some((path, number.parse().ok()?))
     })
 }
 
@@ -240,6 +226,27 @@ pub fn accepts(pid: u32) -> bool {
     !own.is_empty()
         && (["tcp", "tcp6"].into_iter().any(of_tcp)
             || listening("unix", 3, ACCEPTS, 6).flatten().any(is_own))
+}
+
+/// The protocols of the sockets that a process has open, by inode, as the kernel names them
+/// (`TCPv6`), up to so many sockets.
+pub fn protocols_of(pid: u32) -> BTreeMap<u64, String> {
+    const LOOKED_AT: usize = 256;
+    let each = open_sockets(pid)
+        .take(LOOKED_AT)
+        .filter_map(|(path, inode)| {
+            let mut name = [0; 32];
+            let length = rustix::fs::getxattr(&path, "system.sockprotoname", &mut name).ok()?;
+            let name = String::from_utf8_lossy(name.get(..length)?);
+            Some((inode, name.trim_end_matches('\0').to_owned()))
+        });
+    each.collect()
+}
+
+/// Whether a process's sockets may not be looked at.
+pub fn is_hidden(pid: u32) -> bool {
+    let read = fs::read_dir(format!("/proc/{pid}/fd"));
+    read.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Whether any of these sockets is a Unix socket.
@@ -301,11 +308,19 @@ pub fn process_at(address: SocketAddr) -> Option<u32> {
 /// not name sockets.
 pub fn shares_of(pids: &[u32], port: u16) -> Vec<u64> {
     let [open, listening] = [Kind::Connected, Kind::Listening].map(|kind| asked(port, kind));
-    let (open, listening) = (open.unwrap_or_default(), listening.unwrap_or_default());
+    shares_among(
+        pids,
+        &open.unwrap_or_default(),
+        &listening.unwrap_or_default(),
+    )
+}
+
+/// As [`shares_of`], of these sockets.
+pub fn shares_among(pids: &[u32], open: &BTreeSet<u64>, listening: &BTreeSet<u64>) -> Vec<u64> {
     let each = pids.iter().map(|pid| (*pid, sockets_of(*pid)));
     let each = each.map(|(pid, own)| {
-        let accepts = own.intersection(&listening).count() > 0;
-        (pid, accepts, own.intersection(&open).count() as u64)
+        let accepts = own.intersection(listening).count() > 0;
+        (pid, accepts, own.intersection(open).count() as u64)
     });
     let each: Vec<(u32, bool, u64)> = each.collect();
     let serves = |pid: u32| {

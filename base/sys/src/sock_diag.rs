@@ -1,17 +1,16 @@
-//! TCP sockets of this network namespace as the kernel sees them: queues, bytes carried,
+//! TCP sockets of a network namespace as the kernel sees them: queues, bytes carried,
 //! segments sent again (sock_diag(7), over netlink). Any user may ask.
 //!
 //! Not for owners: a socket's inode leads to its process through /proc/PID/fd.
 
+use crate::namespaces::Network;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::thread::LinkNameSpaceType;
 use std::cmp::Ordering;
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A TCP socket.
@@ -127,6 +126,30 @@ impl Carried {
 }
 
 impl Tcp {
+    /// A connection between these addresses, in which nothing else is known.
+    pub fn between(own: SocketAddr, other: SocketAddr) -> Tcp {
+        let mut id = [0; ID];
+        for (at, address) in [(4, own.ip()), (20, other.ip())] {
+            match address {
+                IpAddr::V4(ip) => id[at..at + 4].copy_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => id[at..at + 16].copy_from_slice(&ip.octets()),
+            }
+        }
+        id[0..2].copy_from_slice(&own.port().to_be_bytes());
+        id[2..4].copy_from_slice(&other.port().to_be_bytes());
+        let family = match own {
+            SocketAddr::V4(_) => libc::AF_INET,
+            SocketAddr::V6(_) => libc::AF_INET6,
+        };
+        Tcp {
+            state: ESTABLISHED,
+            own_port: own.port(),
+            other_port: other.port(),
+            id: Id(family as u8, id),
+            ..Tcp::default()
+        }
+    }
+
     /// Whether the other end is an address of the loopback.
     pub fn is_loopback(&self) -> bool {
         self.addresses()[1].ip().is_loopback()
@@ -224,23 +247,12 @@ impl SockDiag {
         })
     }
 
-    /// Opens it in another network namespace, whose sockets it then names whoever asks. A helper
-    /// thread enters, so that nobody else leaves the own one.
+    /// Opens it in another network namespace, whose sockets it then names whoever asks.
     ///
     /// # Errors
-    /// EPERM where the namespace may not be entered; as [`SockDiag::open`].
-    pub fn open_in(namespace: &File) -> io::Result<SockDiag> {
-        std::thread::scope(|scope| {
-            let enter = || {
-                let kind = Some(LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?;
-                SockDiag::open()
-            };
-            match scope.spawn(enter).join() {
-                Ok(opened) => opened,
-                Err(_) => Err(io::Error::other("the thread that enters it panicked")),
-            }
-        })
+    /// As [`Network::within`] and [`SockDiag::open`].
+    pub fn open_in(network: &Network) -> io::Result<SockDiag> {
+        network.within(SockDiag::open)?
     }
 
     /// The sockets of IPv4 and of IPv6 that are wanted.
@@ -269,8 +281,7 @@ impl SockDiag {
                 match self.next(&mut found) {
                     Err(error) if is_gone(&error) => {}
                     Err(error) => {
-                        // Answers still to come would be taken for answers to the next query.
-                        *self = SockDiag::open()?;
+                        self.drain();
                         return Err(error);
                     }
                     Ok(_) => {}
@@ -312,6 +323,13 @@ impl SockDiag {
         Ok(found
             .find(|(kind, _)| *kind == PEER)
             .and_then(|(_, peer)| u32_at(peer, 0)))
+    }
+
+    /// Drops what was answered, which would be taken for answers to the next query: the kernel
+    /// answers these questions before `ask` returns.
+    fn drain(&mut self) {
+        let read = |buffer: &mut [u8]| rustix::net::recv(&self.fd, buffer, RecvFlags::DONTWAIT);
+        while read(self.answer.as_mut_slice()).is_ok() {}
     }
 
     fn ask(&self, questions: &[u8]) -> io::Result<()> {

@@ -40,6 +40,8 @@ man-db man the manual page is rendered to find mistakes in it
 redis-server redis-server the peer that the target `redis` is tested on, and jostled measured beside
 redis-tools redis-cli tests and `validate judge` run redis-cli and redis-benchmark
 wrk wrk a load generator with threads that tests of `jostle judge` run against nginx
+nftables nft tests of `jostle judge` translate addresses between network namespaces, and `validate situations` has firewalls
+socat socat a forwarder between them, and a proxy of `validate judge-cases`
 apache2-utils ab a load generator with a connection for each request, for the same tests
 postgresql /usr/share/doc/postgresql/copyright the server that the targets `postgres` and `postgres-try` launch
 pgbouncer pgbouncer the pooler before which `jostle who` must not name a session, and a proxy of `validate judge-cases`
@@ -103,7 +105,6 @@ ruby-webrick /usr/share/doc/ruby-webrick/copyright a server that writes header a
 beanstalkd beanstalkd a queue that is a server of those cases
 varnish varnishd a proxy of those cases
 squid squid a proxy of those cases
-socat socat a proxy with a process for each connection, for those cases
 stunnel4 stunnel4 a server whose CPU goes to TLS, for those cases
 gdb gdb a debugger that holds a server, for `validate situations`
 nftables nft the firewalls of those situations, and the translated addresses of the cases

@@ -141,6 +141,12 @@ impl Kin {
         self.reaped_ns
     }
 
+    /// The server is another program's from now on.
+    pub(super) fn forget_server(&mut self) {
+        self.server.clear();
+        self.reckon();
+    }
+
     /// Names the processes that the server, or one behind it, is connected to, and returns their
     /// CPU time that was booked as that of other programs.
     pub(super) fn stand_behind(&mut self, roots: &[u32]) -> u64 {

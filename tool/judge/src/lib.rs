@@ -6,6 +6,7 @@
 
 mod guard;
 mod kin;
+mod ours;
 mod output;
 mod peers;
 mod ports;
@@ -17,6 +18,7 @@ mod started;
 mod store;
 mod threads;
 mod turns;
+mod views;
 
 use guard::{Guard, News};
 use jostle_harness::accounts::ServerProcesses;
@@ -28,12 +30,12 @@ use jostle_sys::{census, clock, cpu, files, process};
 use kin::{Kin, Whose};
 use remote::{Link, Told};
 pub use remote::{Reach, Remote, attend_here, build, listen, serve, token};
-use servers::inodes;
 use side::Watch;
 use sockets::Sockets;
 use std::collections::BTreeSet;
 use std::io;
 use store::Store;
+use views::inodes;
 
 /// The command to run, and what to watch.
 #[derive(Clone, Debug)]
@@ -237,6 +239,13 @@ struct Sampler<'a> {
     started: Option<Guard>,
     /// Sockets that the command has from jostle, such as its input and output.
     inherited: BTreeSet<u64>,
+    /// The protocols of its own, and whether some may not be looked at.
+    protocols: BTreeSet<String>,
+    are_hidden: bool,
+    /// Programs that forward the connections to the server.
+    hops: BTreeSet<u32>,
+    /// Whether the server was found through other namespaces.
+    is_followed: bool,
     /// CPU time that the latest look spent on finding the server. Few looks do, and it is
     /// no part of what looks may take.
     searched_ns: u64,
@@ -294,6 +303,10 @@ impl<'a> Sampler<'a> {
             ticks: stat::machine_ticks().ok(),
             complete: census::is_complete(),
             inherited: inodes(&own.into_iter().flatten().collect::<Vec<u32>>()),
+            protocols: BTreeSet::new(),
+            are_hidden: false,
+            hops: BTreeSet::new(),
+            is_followed: false,
             searched_ns: 0,
             generator_ns: 0,
             most_cpus: 0.0,
@@ -493,6 +506,7 @@ impl<'a> Sampler<'a> {
             pid: pid.into(),
             cpu_s: rounded((ns as f64 / 1e9).min(most_s * cpus as f64)),
         });
+        let (hops, is_shared) = (self.hops(), self.is_shared());
         let mut server = self.server.finish(intervals);
         server.started_by = self.started_by;
         // Children that ended in the last interval are in the command's account alone.
@@ -507,7 +521,9 @@ impl<'a> Sampler<'a> {
         if let Some(guard) = self.started {
             guard.end();
         }
-        let (traffic, network) = self.sockets.map(Sockets::into_columns).unzip();
+        let sockets = self.sockets.take();
+        let (traffic, network) = sockets.map(|of| of.into_columns(hops)).unzip();
+        let protocols = self.protocols.into_iter().collect();
         let machine = Machine {
             cpus: cpus as u64,
             neighbours: neighbours.collect(),
@@ -523,6 +539,8 @@ impl<'a> Sampler<'a> {
             seen_share,
             server: (server.processes > 0).then_some(server),
             traffic: traffic.flatten(),
+            protocols: (!self.are_hidden).then_some(protocols),
+            shared_network: self.watched.shared_network.filter(|is| *is).or(is_shared),
             network,
             machine,
             lookups,

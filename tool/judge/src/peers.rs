@@ -3,7 +3,7 @@
 use super::turns::Owed;
 use jostle_model::judged::Peer;
 use jostle_sys::sock_diag::Tcp;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// Other servers that are named.
@@ -11,7 +11,7 @@ const NAMED: usize = 3;
 
 /// The connections of one side.
 #[derive(Debug, Default)]
-pub(super) struct Peers(BTreeMap<SocketAddr, Group>);
+pub(super) struct Peers(BTreeMap<(u64, SocketAddr), Group>);
 
 /// Those to one address.
 #[derive(Debug, Default)]
@@ -28,24 +28,25 @@ impl Peers {
         self.0.is_empty()
     }
 
-    /// Notes these sockets, and returns the ports of addresses that are new among them and of this
-    /// machine (`here`).
+    /// Notes these sockets of a namespace, and returns one to each address that is new among them,
+    /// and whether that is of the same namespace (`here`).
     pub(super) fn look<'a>(
         &mut self,
+        network: u64,
         sockets: impl Iterator<Item = &'a Tcp>,
         here: &HashSet<SocketAddr>,
-    ) -> BTreeSet<u16> {
-        let mut newly = BTreeSet::new();
+    ) -> Vec<(Tcp, bool)> {
+        let mut newly = Vec::new();
         let mut open: BTreeMap<SocketAddr, u64> = BTreeMap::new();
         for socket in sockets.filter(|socket| socket.other_port != 0) {
             let Some(carried) = socket.carried else {
                 continue;
             };
             let to = socket.addresses()[1];
-            if !self.0.contains_key(&to) && here.contains(&to) {
-                newly.insert(to.port());
+            if !self.0.contains_key(&(network, to)) {
+                newly.push((socket.clone(), here.contains(&to)));
             }
-            let group = self.0.entry(to).or_default();
+            let group = self.0.entry((network, to)).or_default();
             let bytes = carried.sent_bytes + carried.received_bytes;
             group.bytes.insert(socket.cookie, bytes);
             if !carried.only_sends() {
@@ -59,9 +60,20 @@ impl Peers {
         newly
     }
 
-    /// Those that carried most.
-    pub(super) fn largest(self) -> Vec<Peer> {
-        let each = self.0.into_iter().map(|(at, group)| group.into_peer(at));
+    /// What each has carried.
+    pub(super) fn carried(&self) -> BTreeMap<(u64, SocketAddr), u64> {
+        let each = self.0.iter();
+        each.map(|(at, group)| (*at, group.bytes.values().sum()))
+            .collect()
+    }
+
+    /// Those that carried most, without the judged one.
+    pub(super) fn largest(self, is_judged: impl Fn(u64, SocketAddr) -> bool) -> Vec<Peer> {
+        let each = self
+            .0
+            .into_iter()
+            .filter(|((network, to), _)| !is_judged(*network, *to));
+        let each = each.map(|((_, at), group)| group.into_peer(at));
         let mut each: Vec<Peer> = each.collect();
         each.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
         each.truncate(NAMED);

@@ -2,13 +2,17 @@
 //! stand behind it.
 
 use super::kin::Whose;
+use super::sockets::{Server, Sockets};
 use super::store::Store;
-use super::{Sampler, Sockets, side, threads};
+use super::views::Own;
+use super::{Sampler, side, threads};
 use jostle_harness::accounts::ServerProcesses;
 use jostle_model::ServerAt;
-use jostle_model::judged::StartedBy;
+use jostle_model::judged::{Hop, ServerUnseen, StartedBy};
+use jostle_sys::namespaces::network_of;
+use jostle_sys::other_end::{self, Unseen};
 use jostle_sys::serving::{self, Address};
-use jostle_sys::sock_diag::{SockDiag, Wanted};
+use jostle_sys::sock_diag::{SockDiag, Tcp, Wanted};
 use jostle_sys::stat;
 use std::collections::BTreeSet;
 
@@ -24,6 +28,91 @@ impl Sampler<'_> {
             self.store = names.find_map(|name| Store::ask(&name, *port));
         }
         self.found = Some((server, at.to_string()));
+    }
+
+    /// Takes note of where the server was found now, or why it was not.
+    fn learn(&mut self, server: Server) {
+        if !matches!(self.order.server, None | Some(ServerAt::Port(_))) {
+            // The user has named its processes.
+            return;
+        }
+        match server {
+            Server::Here(port) => {
+                let at = ServerAt::Port(port);
+                let known = self.found.as_ref();
+                let known = known.map(|(server, name)| (server.roots().len(), name));
+                match known {
+                    Some((1.., name)) if *name == at.to_string() => return,
+                    Some(_) => self.forget(),
+                    None => {}
+                }
+                self.know(&at);
+                self.server.begin(&self.kin.pids(Whose::Server));
+            }
+            Server::There { pids, hops } => {
+                let named = self.order.server.as_ref().map(ToString::to_string);
+                let first = pids.first().map(|pid| format!("pid:{pid}"));
+                self.forget();
+                let found = ServerProcesses::find(None, "", &pids);
+                self.serve(&pids);
+                self.server.begin(&self.kin.pids(Whose::Server));
+                self.found = named.or(first).map(|name| (found, name));
+                self.stand_behind(&hops);
+                self.hops.extend(hops);
+                self.is_followed = true;
+                self.watched.server_unseen = None;
+            }
+            Server::Unseen(why) => {
+                self.watched.server_unseen = Some(match why {
+                    Unseen::Nowhere => ServerUnseen::Machine,
+                    Unseen::Namespaces => ServerUnseen::Namespaces,
+                    Unseen::Owner => ServerUnseen::Owner,
+                    Unseen::Forwarder(pid) => {
+                        self.hops.insert(pid);
+                        ServerUnseen::Forwarder
+                    }
+                });
+            }
+        }
+    }
+
+    /// The server that was judged so far is another program.
+    fn forget(&mut self) {
+        let intervals = self.watched.end_s.len();
+        let before = std::mem::replace(&mut self.server, side::Watch::of_server_after(intervals));
+        if let Some(others_s) = &mut self.watched.machine.others_s {
+            before.give_back(others_s);
+        }
+        self.kin.forget_server();
+        (self.found, self.store) = (None, None);
+        self.hops.clear();
+        self.is_followed = false;
+    }
+
+    /// Whether what was found at the server's address is not it, or not all: nobody, or who
+    /// accepts for others.
+    fn is_indirect(&self) -> bool {
+        let Some((server, _)) = &self.found else {
+            return false;
+        };
+        let home = network_of(std::process::id());
+        let roots = server.roots();
+        let is_elsewhere = |pid: &u32| other_end::may_relay(*pid) || network_of(*pid) != home;
+        roots.is_empty() || roots.iter().any(is_elsewhere)
+    }
+
+    /// The forwarders between both sides.
+    pub(super) fn hops(&self) -> Vec<Hop> {
+        let members = self
+            .hops
+            .iter()
+            .filter_map(|pid| Some((pid, self.kin.members.get(pid)?)));
+        let each = members.map(|(pid, member)| Hop {
+            name: member.name.clone(),
+            pid: u64::from(*pid),
+            cpu_s: super::rounded(member.total_ns as f64 / 1e9),
+        });
+        each.collect()
     }
 
     /// CPU time of the server before it was found was booked as that of other programs, or of the
@@ -54,27 +143,44 @@ impl Sampler<'_> {
     }
 
     /// Processes behind the server are no neighbours of the experiment, but a part of it: those at
-    /// these ports, at the other end of its connections, and those that these ask.
-    fn follow_behind(&mut self, mut ports: BTreeSet<u16>) {
-        /// Servers behind servers that are followed.
+    /// the other ends of its connections, and those that these ask.
+    fn follow_behind(&mut self, mut newly: Vec<(Tcp, bool)>) {
+        /// Servers behind servers that are followed, and connections that are.
         const HOPS: usize = 2;
+        const FEW: usize = 8;
         for _ in 0..HOPS {
-            let at = |port: &u16| serving::serving(&Address::Port(*port));
-            let roots: Vec<u32> = ports.iter().flat_map(at).collect();
-            if roots.is_empty() {
-                return;
-            }
-            let booked_ns = self.kin.stand_behind(&roots);
-            let machine = &mut self.watched.machine;
-            if let Some(others_s) = &mut machine.others_s {
-                let behind_s = machine.behind_s.get_or_insert_default();
-                behind_s.resize(others_s.len(), 0.0);
-                side::take_over(behind_s, booked_ns, others_s);
-            }
             let Some(sockets) = &mut self.sockets else {
                 return;
             };
-            ports = sockets.look_beside(&inodes(&self.kin.pids(Whose::Behind)), 2);
+            let (network, is_own) = sockets.of_server();
+            let at = |(socket, here): &(Tcp, bool)| match *here && is_own {
+                true => serving::serving(&Address::Port(socket.other_port)),
+                false => other_end::follow(network, std::slice::from_ref(socket))
+                    .map_or(Vec::new(), |found| found.pids),
+            };
+            let roots: Vec<u32> = newly.iter().take(FEW).flat_map(at).collect();
+            if roots.is_empty() {
+                return;
+            }
+            self.stand_behind(&roots);
+            let behind = self.kin.pids(Whose::Behind);
+            let Some(sockets) = &mut self.sockets else {
+                return;
+            };
+            newly = sockets.look_beside(&behind, 2);
+        }
+    }
+
+    fn stand_behind(&mut self, roots: &[u32]) {
+        if roots.is_empty() {
+            return;
+        }
+        let booked_ns = self.kin.stand_behind(roots);
+        let machine = &mut self.watched.machine;
+        if let Some(others_s) = &mut machine.others_s {
+            let behind_s = machine.behind_s.get_or_insert_default();
+            behind_s.resize(others_s.len(), 0.0);
+            side::take_over(behind_s, booked_ns, others_s);
         }
     }
 
@@ -85,71 +191,116 @@ impl Sampler<'_> {
         const AGAIN: [usize; 3] = [3, 10, 30];
         const SELDOM: usize = 64;
         let looks = self.watched.end_s.len();
+        let again = AGAIN.contains(&looks) || looks.is_multiple_of(SELDOM);
         let before_ns = stat::own_cpu_ns();
+        let inherited = std::mem::take(&mut self.inherited);
+        let own = Own {
+            pids: generators,
+            inherited: &inherited,
+        };
+        self.look_for_server(&own, again, around);
+        self.searched_ns += stat::own_cpu_ns() - before_ns;
+        if self.found.is_some() && (again || (around && self.has_downstream())) {
+            let servers = self.kin.pids(Whose::Server);
+            let newly = self.sockets.as_mut().map(|of| of.look_beside(&servers, 1));
+            let before_ns = stat::own_cpu_ns();
+            self.follow_behind(newly.unwrap_or_default());
+            if again && self.watched.shared_network != Some(true) {
+                self.watched.shared_network = self.is_shared();
+            }
+            self.searched_ns += stat::own_cpu_ns() - before_ns;
+        }
+        if let Some(sockets) = &mut self.sockets {
+            sockets.look(&own, around);
+            if let Some(link) = &mut self.link {
+                link.keep(sockets, self.order.every_ns);
+            }
+            // Each descriptor of the server is looked at, so that this comes ever less often.
+            if looks.is_power_of_two() {
+                sockets.share_out(&self.kin.pids(Whose::Server));
+            }
+        }
+        self.inherited = inherited;
+    }
+
+    fn look_for_server(&mut self, own: &Own<'_>, again: bool, around: bool) {
+        /// Looks at which a server that was named may turn out to be elsewhere.
+        const FIRST: usize = 5;
         let Some(sockets) = &mut self.sockets else {
             return;
         };
-        let port = match sockets.is_found() {
-            true => None,
+        let news = match sockets.is_found() {
             false => {
-                let inodes = inodes(generators);
-                let own: BTreeSet<u64> = inodes.difference(&self.inherited).copied().collect();
-                let port = sockets.find(&own);
-                let is_found = sockets.is_found();
-                let hidden = !is_found && !own.is_empty() && serving::has_unix(&own);
-                self.watched.unix_sockets |= hidden;
-                port
+                let mut protocols = self.protocols.iter();
+                let has_tcp = protocols.any(|name| name.contains("TCP"));
+                sockets.find(own, has_tcp)
             }
+            true if again => sockets.look_at_own(own),
+            true => None,
         };
-        if let (Some(port), None) = (port, &self.found) {
-            self.know(&ServerAt::Port(port));
-            self.server.begin(&self.kin.pids(Whose::Server));
-        } else if let Some((server, _)) = &self.found
-            && (AGAIN.contains(&looks) || (around && self.kin.server_is_gone()))
+        if !sockets.is_found() {
+            self.note_protocols(own);
+            return;
+        }
+        let is_new = news.is_some();
+        let serving = match &news {
+            Some(Server::Here(port)) => serving::serving(&Address::Port(*port)),
+            Some(Server::There { pids, .. }) => pids.clone(),
+            _ => Vec::new(),
+        };
+        if let Some(server) = news {
+            self.learn(server);
+            // A server that is named otherwise may stand behind another, whose queues are not its
+            // own.
+            let own = self.kin.pids(Whose::Server);
+            let is_its = own.is_empty() || serving.iter().any(|pid| own.contains(pid));
+            if let (false, Some(sockets)) = (is_its || serving.is_empty(), &mut self.sockets) {
+                sockets.disown();
+            }
+        } else if (again || (around && self.kin.server_is_gone()))
+            && let Some((server, _)) = &self.found
         {
             server.look();
             let roots = server.roots();
             self.serve(&roots);
         }
-        // A server that is named otherwise may stand behind another, whose queues are not its own.
-        let others_port = port.filter(|port| {
-            let own = self.kin.pids(Whose::Server);
-            let serving = serving::serving(&Address::Port(*port));
-            !own.is_empty() && !serving.iter().any(|pid| own.contains(pid))
-        });
-        self.searched_ns += stat::own_cpu_ns() - before_ns;
-        let Some(sockets) = &mut self.sockets else {
+        let first = self.watched.end_s.len() <= FIRST;
+        if !(is_new || again || first) {
             return;
-        };
-        if others_port.is_some() {
-            sockets.disown();
         }
-        let again = AGAIN.contains(&looks) || looks.is_multiple_of(SELDOM);
-        if again && sockets.is_found() {
-            sockets.look_beside(&inodes(generators), 0);
-        }
-        if self.found.is_some() && (again || (around && sockets.has_downstream())) {
-            let ports = sockets.look_beside(&inodes(&self.kin.pids(Whose::Server)), 1);
-            let before_ns = stat::own_cpu_ns();
-            self.follow_behind(ports);
-            self.searched_ns += stat::own_cpu_ns() - before_ns;
-        }
-        let Some(sockets) = &mut self.sockets else {
-            return;
-        };
-        sockets.look();
-        if let Some(link) = &mut self.link {
-            link.keep(sockets, self.order.every_ns);
-        }
-        // Each descriptor of the server is looked at, so that this comes ever less often.
-        if looks.is_power_of_two() {
-            sockets.share_out(&self.kin.pids(Whose::Server));
+        let is_unseen = self.watched.server_unseen.is_some() && !is_new;
+        let leads_away = self.sockets.as_ref().is_some_and(Sockets::leads_away);
+        if is_unseen || leads_away || (!self.is_followed && self.is_indirect()) {
+            let found = self.sockets.as_mut().and_then(|of| of.find_again(own));
+            let has_none = self.kin.pids(Whose::Server).is_empty();
+            let is_better = |server: &Server| has_none || !matches!(server, Server::Unseen(_));
+            if let Some(server) = found.filter(is_better) {
+                self.learn(server);
+            }
         }
     }
-}
 
-/// The sockets that these processes have open.
-pub(super) fn inodes(pids: &[u32]) -> BTreeSet<u64> {
-    let each = pids.iter().take(64);
-    each.flat_map(|pid| serving::sockets_of(*pid)).collect()
+    /// The kinds of sockets that the command has, as long as none is known to lead to its server.
+    fn note_protocols(&mut self, own: &Own<'_>) {
+        let pids = own.pids.iter();
+        let each = pids.flat_map(|pid| serving::protocols_of(*pid));
+        let each = each.filter(|(inode, _)| !own.inherited.contains(inode));
+        self.protocols.extend(each.map(|(_, protocol)| protocol));
+        let mut protocols = self.protocols.iter();
+        self.watched.unix_sockets |= protocols.any(|name| name.starts_with("UNIX"));
+        self.are_hidden |= !own.are_whole();
+    }
+
+    fn has_downstream(&self) -> bool {
+        self.sockets.as_ref().is_some_and(|of| of.has_downstream())
+    }
+
+    /// Whether others live in the network namespaces of both sides.
+    pub(super) fn is_shared(&self) -> Option<bool> {
+        let is_other = |pid: u32| {
+            let member = self.kin.members.get(&pid);
+            member.is_none_or(|member| matches!(member.whose, Whose::Other | Whose::Behind))
+        };
+        self.sockets.as_ref()?.is_shared(is_other)
+    }
 }

@@ -58,6 +58,20 @@ impl Watch {
         watch
     }
 
+    /// That of a server that was not watched in so many intervals.
+    pub(super) fn of_server_after(intervals: usize) -> Watch {
+        let mut watch = Watch::of_server();
+        (0..intervals).for_each(|_| watch.look(&Kin::default(), &[], 0, 0.0));
+        watch
+    }
+
+    /// Books its CPU time as that of other programs.
+    pub(super) fn give_back(self, others_s: &mut [f64]) {
+        for (others, own) in others_s.iter_mut().zip(self.side.cpu_s) {
+            *others = rounded(*others + own);
+        }
+    }
+
     /// At the start of the first interval, or when the processes are found.
     pub(super) fn begin(&mut self, pids: &[u32]) {
         self.threads.begin(pids);

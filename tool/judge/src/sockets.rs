@@ -1,16 +1,23 @@
-//! The TCP connections between the command and its server: the server's port, found by
-//! what the command connects to, then queues and what was carried in each interval.
+//! The TCP connections between the command and its server: the server's address, found by
+//! what the command's own sockets are connected to, then queues and what was carried in each
+//! interval. Each side's sockets are looked at in the network namespace that they are in.
 
+mod finding;
+
+use super::ours::Ours;
 use super::peers::Peers;
 use super::ports::Ports;
 use super::remote::{Ends, Told};
 use super::turns::{Owed, in_turn};
-use jostle_model::judged::{Network, Traffic};
+use super::views::{self, Own, View, inodes};
+use jostle_model::judged::{Hop, Network, Traffic};
 use jostle_sys::clock;
 use jostle_sys::limits;
 use jostle_sys::limits::net::{self, Counted};
-use jostle_sys::serving;
-use jostle_sys::sock_diag::{Carried, LISTEN, SYN_SENT, SockDiag, Tcp, Wanted};
+use jostle_sys::namespaces::network_of;
+use jostle_sys::other_end::{self, Unseen};
+use jostle_sys::serving::{self, Address};
+use jostle_sys::sock_diag::{Carried, ESTABLISHED, LISTEN, SYN_SENT, Tcp, Wanted};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -27,13 +34,19 @@ const KNOWN: usize = 256;
 /// Ports that are left by the estimate, under which those in TIME_WAIT are counted one by one.
 const FEW_PORTS: u64 = 1_000;
 
-/// New connections to local ports by which the server is found where no look met the
-/// command's own sockets, because each lives for less than a look; and the share of them
-/// that must lead to one port.
-const NEW: usize = 20;
-const NEW_SHARE: f64 = 0.8;
+/// Where there are more sockets, new connections elsewhere are counted once in so many looks.
+const SELDOM: usize = 8;
 
-/// All sockets, with what they have carried; and without that.
+/// Namespaces of the command that are looked at.
+const VIEWS: usize = 8;
+
+/// The server that is judged has carried less than another one by this factor and so many bytes
+/// when that one is judged instead. How often that may be.
+const FACTOR: u64 = 2;
+const MORE_BYTES: u64 = 64 << 10;
+const MOVES: usize = 3;
+
+/// All sockets, with what they have carried.
 const ALL: Wanted = Wanted {
     own_port: 0,
     other_port: 0,
@@ -41,38 +54,64 @@ const ALL: Wanted = Wanted {
     carried: true,
     time_wait: false,
 };
-const NAMED: Wanted = Wanted {
-    carried: false,
-    ..ALL
-};
+
+/// Where the server was found now.
+#[derive(Debug)]
+pub(super) enum Server {
+    /// At this port of jostle's own namespace.
+    Here(u16),
+    /// These processes, behind those.
+    There { pids: Vec<u32>, hops: Vec<u32> },
+    /// Not at all.
+    Unseen(Unseen),
+}
+
+/// The server's sockets, where they are not those at the address that the command asks.
+#[derive(Debug)]
+struct Far {
+    view: View,
+    at: SocketAddr,
+}
 
 /// The connections between both sides.
 #[derive(Debug)]
 pub(super) struct Sockets {
-    diag: SockDiag,
-    /// The server's port, and whether its sockets are of this machine.
+    /// The namespace of the judged connections.
+    home: View,
+    /// Others in which processes of the command live.
+    views: Vec<View>,
+    far: Option<Far>,
+    /// The port by which the user named the server, where nobody listens there here.
+    named: Option<u16>,
+    /// Whether the user named its port at all.
+    is_told: bool,
+    /// The server's port, and whether its sockets are there in the same namespace.
     port: Option<(u16, bool)>,
     /// Its address, where other servers have the same port.
     address: Option<IpAddr>,
     ports: Ports,
+    ours: Ours,
     /// By cookie, what each connection had carried at the latest look.
     carried: HashMap<u64, Carried>,
-    counted: Option<Counted>,
     network: Network,
-    /// Clients' sockets to other ports, or to any before the server is found.
-    others: HashSet<u64>,
-    /// New ones among them, by the port that they lead to.
-    newly_to: BTreeMap<u16, usize>,
+    /// Clients' sockets as of the latest look at all sockets.
+    clients: HashSet<u64>,
     /// The share of the new connections that led to the server, as of the latest look that met any.
     share: f64,
-    /// New connections elsewhere at the latest look at all sockets.
-    new_elsewhere: usize,
+    /// New connections to the server and elsewhere, if this look was at all sockets.
+    newly: Option<[usize; 2]>,
     /// The peers of the command, of the server, and of what stands behind it, beside each other.
     peers: [Peers; 3],
+    moves: usize,
+    /// The command's connections whose other ends were in the same list, by cookie.
+    accepted: HashSet<u64>,
+    /// Whether the server's ends of the command's connections are where they were looked for; None
+    /// before any was met.
+    ends_there: Option<bool>,
     /// Whether this namespace has few sockets, as of the latest look at all of them.
     are_few: bool,
     /// Sockets of both sides, as long as these are all.
-    known: Option<Vec<Tcp>>,
+    known: Option<[Vec<Tcp>; 2]>,
     columns: Traffic,
     intervals: usize,
     /// A tick of the kernel's clock.
@@ -91,43 +130,44 @@ impl Sockets {
     /// None where the kernel does not tell of sockets. `port`: the server's, if it is
     /// known. `told`: which of its clients, if these are on another machine.
     pub(super) fn open(port: Option<u16>, told: Option<Told>) -> Option<Sockets> {
-        let diag = SockDiag::open().ok()?;
-        let mut sockets = Sockets {
-            diag,
+        let mut home = View::of(std::process::id()).ok()?;
+        let is_here = |port: &u16| serving::is_served(&Address::Port(*port));
+        let all = home.sockets(ALL);
+        let mut ours = Ours::default();
+        // What connections carried before belongs to no interval, and none is the command's.
+        ours.begin(&all);
+        Some(Sockets {
             told,
             ends: Ends::default(),
             is_watched_there: false,
-            port: port.map(|port| (port, true)),
+            home,
+            views: Vec::new(),
+            far: None,
+            named: port.filter(|port| !is_here(port)),
+            is_told: port.is_some(),
+            port: port.filter(is_here).map(|port| (port, true)),
             ports: Ports::read(),
+            ours,
             carried: HashMap::new(),
             address: None,
-            counted: Counted::read(),
-            network: Network::default(),
-            others: HashSet::new(),
-            newly_to: BTreeMap::new(),
+            network: Network {
+                syn_again_after_s: net::syn_again_after_s(),
+                ..Network::default()
+            },
+            clients: all.iter().map(|socket| socket.cookie).collect(),
             share: 1.0,
-            new_elsewhere: 0,
+            newly: None,
             peers: Default::default(),
-            are_few: false,
+            moves: 0,
+            accepted: HashSet::new(),
+            ends_there: None,
+            are_few: all.len() < FEW,
             known: None,
             columns: Traffic::default(),
             intervals: 0,
             tick_ms: limits::tick_ns() as f64 / 1e6,
             owed: Owed::default(),
-        };
-        // What connections carried before belongs to no interval.
-        sockets.look();
-        let all = sockets.diag.tcp(NAMED).unwrap_or_default();
-        sockets.are_few = all.len() < FEW;
-        sockets.note_new(&all, None);
-        sockets.newly_to.clear();
-        sockets.columns = Traffic::default();
-        sockets.network = Network {
-            syn_again_after_s: net::syn_again_after_s(),
-            ..Network::default()
-        };
-        sockets.intervals = 0;
-        Some(sockets)
+        })
     }
 
     /// Whether the server was seen to be connected to servers of its own.
@@ -140,7 +180,7 @@ impl Sockets {
         /// They tell which clients are meant, and whether addresses are the same there.
         const NAMED: usize = 16;
         let (port, _) = self.port.filter(|(_, local)| !local)?;
-        let (clients, _) = self.each(port, false);
+        let [clients, _] = self.each(port, false);
         let open = clients.iter().filter(|socket| socket.carried.is_some());
         let ends: Vec<[SocketAddr; 2]> = open.map(Tcp::addresses).collect();
         let to = self.address.map(|ip| SocketAddr::new(ip, port));
@@ -155,7 +195,7 @@ impl Sockets {
         self.port = self.port.map(|(port, _)| (port, false));
     }
 
-    /// Whether the server's port is known.
+    /// Whether the server's address is known.
     pub(super) fn is_found(&self) -> bool {
         self.port.is_some()
     }
@@ -170,88 +210,86 @@ impl Sockets {
         self.port = self.port.map(|(port, _)| (port, false));
     }
 
-    /// Finds the port that these sockets are connected to, and
-    /// returns it when it was found now and the server is on this machine.
-    pub(super) fn find(&mut self, inodes: &BTreeSet<u64>) -> Option<u16> {
-        if inodes.is_empty() {
-            return None;
-        }
-        let all = self.diag.tcp(NAMED).ok()?;
-        self.are_few = all.len() < FEW;
-        self.note_new(&all, None);
-        let (port, address) = match most_connected(&all, inodes) {
-            Some((to, is_local)) => ((to.port(), is_local), Some(to.ip())),
-            // What is new beside a command over a Unix socket is somebody else's.
-            None if serving::has_unix(inodes) => return None,
-            None => ((self.newly_connected(&all)?, true), None),
-        };
-        self.port = Some(port);
-        // A server that listens at one address has others beside it, or it is far away.
-        let listeners = all.iter().filter(|socket| is_listener(socket, port.0));
-        self.address = address.filter(|_| !port.1 || listeners.count() > 1);
-        self.port.filter(|(_, local)| *local).map(|(port, _)| port)
-    }
-
-    /// Notes clients' sockets that were not there before, those of the server apart, and
-    /// returns how many are new.
-    fn note_new(&mut self, all: &[Tcp], server: Option<u16>) -> usize {
+    /// Notes clients' sockets, and returns how many are new since the latest look at all of them:
+    /// those that lead to the server, and all others.
+    fn note_new(&mut self, all: &[Tcp], port: u16) -> [usize; 2] {
         let serves = listening(all.iter());
         let clients = all.iter().filter(|socket| {
             let is_end = serves.contains(&socket.own_port) || socket.state == LISTEN;
-            !is_end && Some(socket.other_port) != server && Some(socket.own_port) != server
+            !is_end && socket.own_port != port
         });
-        let mut newly = 0;
-        let mut others = HashSet::new();
+        let mut newly = [0; 2];
+        let mut met = HashSet::new();
         for socket in clients {
-            if !self.others.contains(&socket.cookie) {
-                *self.newly_to.entry(socket.other_port).or_default() += 1;
-                newly += 1;
+            if !self.clients.contains(&socket.cookie) {
+                newly[usize::from(socket.other_port != port)] += 1;
             }
-            others.insert(socket.cookie);
+            met.insert(socket.cookie);
         }
-        self.others = others;
+        self.clients = met;
         newly
     }
 
-    /// The port to which nearly all connections lead that are new since the start.
-    fn newly_connected(&self, all: &[Tcp]) -> Option<u16> {
-        let serves = listening(all.iter());
-        let newly_to = self.newly_to.iter();
-        let local = newly_to.filter(|(port, _)| serves.contains(port));
-        let (port, most) = local.max_by_key(|(_, count)| **count)?;
-        let sum: usize = self.newly_to.values().sum();
-        (sum >= NEW && *most as f64 >= NEW_SHARE * sum as f64).then_some(*port)
-    }
-
-    /// Notes what these sockets are connected to beside the judged server: of the command
-    /// (0), of the server (1), whose connections wait for answers, or of what stands behind it
-    /// (2). Returns the ports of this machine that were not known to be among them.
-    pub(super) fn look_beside(&mut self, inodes: &BTreeSet<u64>, which: usize) -> BTreeSet<u16> {
-        let all = self.diag.tcp(ALL).unwrap_or_default();
+    /// Notes what these processes are connected to: the server (1), whose connections wait for
+    /// answers, or what stands behind it (2). Returns a connection to each address that was not
+    /// known to be among them, and whether that is one of the same namespace.
+    pub(super) fn look_beside(&mut self, pids: &[u32], which: usize) -> Vec<(Tcp, bool)> {
+        let inodes = inodes(pids);
+        let judged = self.port.filter(|_| self.far.is_none());
+        let address = self.address;
+        let is_judged = |to: SocketAddr| {
+            judged.is_some_and(|(port, _)| port == to.port())
+                && address.is_none_or(|address| address == to.ip())
+        };
+        let view = self
+            .far
+            .as_mut()
+            .map_or(&mut self.home, |far| &mut far.view);
+        let all = view.sockets(ALL);
         let serves = listening(all.iter());
         let here: HashSet<SocketAddr> = all.iter().map(|socket| socket.addresses()[0]).collect();
-        let (port, address) = (self.port.map(|(port, _)| port), self.address);
-        let is_judged = |to: SocketAddr| {
-            port == Some(to.port()) && address.is_none_or(|address| address == to.ip())
-        };
         let own = all.iter().filter(|socket| {
             let is_own = inodes.contains(&u64::from(socket.inode));
             is_own && !serves.contains(&socket.own_port) && !is_judged(socket.addresses()[1])
         });
-        self.peers[which].look(own, &here)
+        self.peers[which].look(view.network.id, own, &here)
     }
 
-    /// At the end of an interval.
-    pub(super) fn look(&mut self) {
+    /// The namespace of the server's sockets, and whether it is jostle's own.
+    pub(super) fn of_server(&self) -> (u64, bool) {
+        let view = self.far.as_ref().map_or(&self.home, |far| &far.view);
+        (view.network.id, view.is_own())
+    }
+
+    /// Whether a process of others, by these, lives where something is counted; None where that
+    /// cannot be seen.
+    pub(super) fn is_shared(&self, is_other: impl Fn(u32) -> bool) -> Option<bool> {
+        let far = self.far.as_ref().map(|far| far.view.network.id);
+        let lives = |pid: &u32| {
+            let id = network_of(*pid);
+            id == Some(self.home.network.id) || (far.is_some() && id == far)
+        };
+        let mut pids = jostle_sys::census::processes().into_iter();
+        let found = pids.any(|pid| is_other(pid) && lives(&pid));
+        (found || jostle_sys::census::is_complete()).then_some(found)
+    }
+
+    /// At the end of an interval. `around`: after a look at all processes.
+    pub(super) fn look(&mut self, own: &Own<'_>, around: bool) {
+        if around {
+            self.ours.look_around();
+        }
         let before_ns = clock::monotonic();
         // Read before the sockets: what is opened in between counts at the next look.
-        let counted = Counted::read().or(self.counted);
-        let opened = count(&mut self.network, self.counted, counted);
-        self.counted = counted;
-        let (clients, servers) = self.both(opened == 0);
+        let counted = self.home.count();
+        let at_server = self.far.as_mut().map(|far| far.view.count());
+        let at_server = at_server.filter(|_| self.of_server().0 != self.home.network.id);
+        views::push(&mut self.network, counted, at_server.unwrap_or_default());
+        let opened = counted.opened;
+        let (clients, servers) = self.both(opened == 0, own);
         let read_ns = [before_ns, clock::monotonic()];
         if let Some(told) = &self.told {
-            let accepted = counted.map_or(0, |counted| counted.accepted);
+            let accepted = Counted::read().map_or(0, |counted| counted.accepted);
             let accepted = accepted.saturating_sub(told.accepted);
             self.ends.look(read_ns, &servers, 1, accepted);
         } else if self.is_watched_there && self.port.is_some_and(|(_, local)| !local) {
@@ -263,12 +301,15 @@ impl Sockets {
         if new_here == 0 && !clients.is_empty() {
             // Those that are here are kept.
             self.share = 0.0;
-        } else if opened > 0 && new_here + self.new_elsewhere > 0 {
-            self.share = new_here as f64 / (new_here + self.new_elsewhere) as f64;
+        } else if let Some([here, elsewhere]) = self.newly.take()
+            && opened > 0
+            && here + elsewhere > 0
+        {
+            self.share = here as f64 / (here + elsewhere) as f64;
         }
         let newly = (opened as f64 * self.share).round();
         self.look_at_traffic(&clients, &servers);
-        let time_wait = net::time_wait().unwrap_or(0);
+        let time_wait = self.home.time_wait();
         if let Some(client) = clients.first() {
             self.ports.is_loopback = client.is_loopback();
         }
@@ -360,7 +401,7 @@ impl Sockets {
             time_wait: true,
             ..Wanted::default()
         };
-        let all = self.diag.tcp(wanted).ok()?;
+        let all = self.home.diag.tcp(wanted).ok()?;
         let is_taken = |socket: &&Tcp| self.ports.keeps(socket);
         Some(all.iter().filter(is_taken).count() as u64)
     }
@@ -390,68 +431,101 @@ impl Sockets {
 
     /// Sockets of clients, and of the server. `are_known`: no connection was opened since
     /// the latest look.
-    fn both(&mut self, are_known: bool) -> (Vec<Tcp>, Vec<Tcp>) {
-        self.new_elsewhere = 0;
+    fn both(&mut self, are_known: bool, own: &Own<'_>) -> (Vec<Tcp>, Vec<Tcp>) {
+        self.newly = None;
         let Some((port, local)) = self.port else {
             return Default::default();
         };
         let known = self.known.take().filter(|_| are_known);
-        let (mut clients, mut servers) = match known.and_then(|known| self.again(&known)) {
-            Some(all) => all.into_iter().partition(|socket| socket.own_port != port),
-            None if local && self.are_few => self.at_once(port),
+        let [mut clients, mut servers] = match known.and_then(|known| self.again(&known)) {
+            Some(both) => both,
+            None if self.are_few || self.intervals.is_multiple_of(SELDOM) => self.at_once(port),
             None => self.each(port, local),
         };
         // The address tells apart the servers of one port, and their clients.
+        let is_there = |socket: &Tcp, end: usize, address: IpAddr| {
+            let own = socket.addresses()[end].ip();
+            own == address || (socket.state == LISTEN && own.is_unspecified())
+        };
         if let Some(address) = self.address {
-            let is_there = |socket: &Tcp, end: usize| {
-                let own = socket.addresses()[end].ip();
-                own == address || (socket.state == LISTEN && own.is_unspecified())
-            };
-            clients.retain(|socket| is_there(socket, 1));
-            servers.retain(|socket| is_there(socket, 0));
+            clients.retain(|socket| is_there(socket, 1, address));
+        }
+        let far = self.far.as_ref().map(|far| far.at.ip());
+        match far.or(self.address) {
+            Some(address) => servers.retain(|socket| is_there(socket, 0, address)),
+            None if !local => servers.clear(),
+            None => {}
+        }
+        self.ours.keep(&mut clients, own);
+        self.ours.keep_served(&mut servers);
+        if local && self.far.is_none() && self.ends_there != Some(true) {
+            let ends: HashSet<[SocketAddr; 2]> = servers.iter().map(Tcp::addresses).collect();
+            // One that ends between two looks may end between two questions.
+            let is_kept =
+                |one: &&Tcp| one.state == ESTABLISHED && self.carried.contains_key(&one.cookie);
+            let mut open = clients.iter().filter(is_kept).peekable();
+            if open.peek().is_some() {
+                let is_there = |[own, to]: [SocketAddr; 2]| ends.contains(&[to, own]);
+                self.ends_there = Some(open.any(|one| is_there(one.addresses())));
+            }
         }
         if let Some(told) = &self.told {
             clients.clear();
             servers.retain(|socket| socket.state == LISTEN || told.means(socket));
         }
         if clients.len() + servers.len() <= KNOWN {
-            self.known = Some(clients.iter().chain(&servers).cloned().collect());
+            self.known = Some([clients.clone(), servers.clone()]);
         }
         (clients, servers)
     }
 
     /// None where a listener is not found by its address: others may share it.
-    fn again(&mut self, known: &[Tcp]) -> Option<Vec<Tcp>> {
+    fn again(&mut self, [clients, servers]: &[Vec<Tcp>; 2]) -> Option<[Vec<Tcp>; 2]> {
         let listeners = |of: &[Tcp]| of.iter().filter(|socket| socket.state == LISTEN).count();
-        let again = self.diag.again(known).ok()?;
-        (listeners(&again) == listeners(known)).then_some(again)
+        let again = self.home.diag.again(clients).ok()?;
+        let view = self
+            .far
+            .as_mut()
+            .map_or(&mut self.home, |far| &mut far.view);
+        let served = view.diag.again(servers).ok()?;
+        (listeners(&served) == listeners(servers)).then_some([again, served])
     }
 
     /// By a question for each side.
-    fn each(&mut self, port: u16, local: bool) -> (Vec<Tcp>, Vec<Tcp>) {
-        let clients = Wanted {
+    fn each(&mut self, port: u16, local: bool) -> [Vec<Tcp>; 2] {
+        let clients = self.home.sockets(Wanted {
             other_port: port,
             listeners: false,
             ..ALL
+        });
+        let servers = match local {
+            true => self.served(port),
+            false => Vec::new(),
         };
-        let servers = Wanted {
-            own_port: port,
-            ..ALL
+        [clients, servers]
+    }
+
+    fn served(&mut self, port: u16) -> Vec<Tcp> {
+        let (view, own_port) = match &mut self.far {
+            Some(far) => (&mut far.view, far.at.port()),
+            None => (&mut self.home, port),
         };
-        let mut ask = |wanted| self.diag.tcp(wanted).unwrap_or_default();
-        let clients = ask(clients);
-        (clients, if local { ask(servers) } else { Vec::new() })
+        view.sockets(Wanted { own_port, ..ALL })
     }
 
     /// The sockets of both sides by one question for all sockets.
-    fn at_once(&mut self, port: u16) -> (Vec<Tcp>, Vec<Tcp>) {
-        let all = self.diag.tcp(ALL).unwrap_or_default();
+    fn at_once(&mut self, port: u16) -> [Vec<Tcp>; 2] {
+        let all = self.home.sockets(ALL);
         self.are_few = all.len() < FEW;
-        self.new_elsewhere = self.note_new(&all, Some(port));
+        self.newly = Some(self.note_new(&all, port));
         let (servers, others): (Vec<Tcp>, Vec<Tcp>) =
             all.into_iter().partition(|socket| socket.own_port == port);
+        let servers = match self.far {
+            Some(_) => self.served(port),
+            None => servers,
+        };
         let is_client = |socket: &Tcp| socket.other_port == port;
-        (others.into_iter().filter(is_client).collect(), servers)
+        [others.into_iter().filter(is_client).collect(), servers]
     }
 
     /// How many connections each of the server's processes has, if it has more than before.
@@ -459,7 +533,12 @@ impl Sockets {
         let (Some((port, _)), true) = (self.port, server.len() > 1) else {
             return;
         };
-        let shares = serving::shares_of(server, port);
+        let all = self.served(port);
+        let inodes = |state: u8| {
+            let all = all.iter().filter(|socket| socket.state == state);
+            all.map(|socket| u64::from(socket.inode)).collect()
+        };
+        let shares = serving::shares_among(server, &inodes(ESTABLISHED), &inodes(LISTEN));
         let known = &mut self.columns.at_processes;
         if shares.iter().sum::<u64>() > known.iter().sum() {
             *known = shares;
@@ -468,37 +547,29 @@ impl Sockets {
 
     /// The columns: of the connections, where a server's port was found, and of what the
     /// kernel counted.
-    pub(super) fn into_columns(self) -> (Option<Traffic>, Network) {
-        let [others, downstream, _] = self.peers.map(Peers::largest);
+    pub(super) fn into_columns(self, hops: Vec<Hop>) -> (Option<Traffic>, Network) {
+        let (home, judged) = (self.home.network.id, self.port);
+        let is_judged = |id, to: SocketAddr| {
+            let is_it = |(port, _): (u16, bool)| port == to.port();
+            let is_there = self.address.is_none_or(|address| address == to.ip());
+            id == home && judged.is_some_and(is_it) && is_there
+        };
+        let [others, downstream, _] = self.peers;
         let any = |column: &[f64]| column.iter().any(|value| *value > 0.0);
         let is_seen = any(&self.columns.connections) || any(&self.columns.opened);
         let is_seen = is_seen || self.told.is_some();
-        let address = self.port.filter(|(_, local)| !local).and(self.address);
-        let traffic = self.port.filter(|_| is_seen).map(|(port, _)| Traffic {
+        let address = judged.filter(|(_, local)| !local).and(self.address);
+        let traffic = judged.filter(|_| is_seen).map(|(port, _)| Traffic {
             port: port.into(),
             address: address.map(|address| address.to_string()),
             ports: self.ports.all,
-            others,
-            downstream,
+            others: others.largest(is_judged),
+            downstream: downstream.largest(|_, _| false),
+            hops,
             ..self.columns
         });
         (traffic, self.network)
     }
-}
-
-/// Adds what was counted in an interval, and returns the attempts to connect.
-fn count(network: &mut Network, before: Option<Counted>, now: Option<Counted>) -> u64 {
-    let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
-    let mut push = |column: fn(&mut Network) -> &mut Vec<f64>, of: fn(&Counted) -> u64| {
-        column(network).push(of(&now).saturating_sub(of(&before)) as f64);
-    };
-    push(|to| &mut to.opened, |of| of.opened);
-    push(|to| &mut to.failed, |of| of.failed);
-    push(|to| &mut to.overflows, |of| of.overflows);
-    push(|to| &mut to.dropped, |of| of.dropped);
-    push(|to| &mut to.syn_again, |of| of.syn_again);
-    push(|to| &mut to.delayed_acks, |of| of.delayed_acks);
-    now.opened.saturating_sub(before.opened)
 }
 
 /// The ports at which these sockets accept.
@@ -511,99 +582,5 @@ fn is_listener(socket: &Tcp, port: u16) -> bool {
     socket.state == LISTEN && socket.own_port == port
 }
 
-/// The address that most of these sockets are connected to, and whether this machine has
-/// its other end.
-fn most_connected(all: &[Tcp], inodes: &BTreeSet<u64>) -> Option<(SocketAddr, bool)> {
-    let own = |socket: &&Tcp| inodes.contains(&u64::from(socket.inode));
-    // Where the command serves too, its clients are not its servers.
-    let serves = listening(all.iter().filter(own));
-    let mut counts: BTreeMap<SocketAddr, usize> = BTreeMap::new();
-    for socket in all.iter().filter(own) {
-        if socket.other_port != 0 && !serves.contains(&socket.own_port) {
-            *counts.entry(socket.addresses()[1]).or_default() += 1;
-        }
-    }
-    let (to, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    // Both machines may have a server at this port: an address of this one is some socket's own.
-    let is_here = |socket: &Tcp| socket.addresses()[0].ip() == to.ip();
-    let is_local = all.iter().any(|socket| socket.own_port == to.port())
-        && (to.ip().is_loopback() || all.iter().any(is_here));
-    Some((to, is_local))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-
-    mod live_tests {
-        use super::*;
-
-        #[test]
-        fn the_port_that_most_connections_lead_to_is_the_server_s() {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
-            let clients: Vec<TcpStream> = (0..3)
-                .map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
-                .collect();
-            let accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
-            let socket = |inode, own_port, other_port, state| Tcp {
-                inode,
-                own_port,
-                other_port,
-                state,
-                ..Tcp::default()
-            };
-            let all = [
-                socket(1, 4001, 80, 1),
-                socket(2, 4002, 80, 1),
-                socket(3, 4003, 443, 1),
-                socket(4, 9000, 0, LISTEN),
-                socket(5, 9000, 5555, 1),
-                socket(6, 9000, 5556, 1),
-                socket(7, 9000, 5556, 1),
-                socket(8, 80, 4001, 1),
-            ];
-            let own = (1..=7).collect();
-            let found = |own: &BTreeSet<u64>| {
-                most_connected(&all, own).map(|(to, is_local)| (to.port(), is_local))
-            };
-            assert_eq!(found(&own), Some((80, true)));
-            assert_eq!(found(&BTreeSet::from([3])), Some((443, false)));
-            assert_eq!(found(&BTreeSet::new()), None);
-            // This process serves itself: only a port that is told can be watched.
-            let mut sockets = Sockets::open(Some(port), None).unwrap();
-            let (mut client, mut server) = (&clients[0], &accepted[0]);
-            // On a busy machine what was sent arrives after the call has returned.
-            let await_unread = |bytes| {
-                let arrived = (0..60_000).any(|_| {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                    accepted[0].peek(&mut [0; 1000]).unwrap() == bytes
-                });
-                assert!(arrived, "{bytes} bytes");
-            };
-            client.write_all(&[1; 500]).unwrap();
-            await_unread(500);
-            server.read_exact(&mut [0; 300]).unwrap();
-            sockets.look();
-            let mut later = |sockets: &mut Sockets, unread: usize| {
-                client.write_all(&[1; 70]).unwrap();
-                await_unread(unread + 70);
-                server.read_exact(&mut [0; 50]).unwrap();
-                sockets.look();
-            };
-            // By their addresses, unless another test has opened a connection.
-            later(&mut sockets, 200);
-            // Among all sockets.
-            (sockets.are_few, sockets.known) = (true, None);
-            later(&mut sockets, 220);
-            let traffic = sockets.into_columns().0.unwrap();
-            assert_eq!(traffic.connections, [3.0, 3.0, 3.0]);
-            assert_eq!(traffic.bytes, [500.0, 70.0, 70.0]);
-            assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0, 240.0]));
-            assert_eq!(traffic.generator_unread_bytes, [0.0, 0.0, 0.0]);
-            assert!(traffic.backlog_limit > Some(0) && traffic.ports > 0);
-        }
-    }
-}
+mod tests;

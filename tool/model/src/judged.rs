@@ -50,10 +50,20 @@ pub struct Watched {
     pub seen_share: Option<f64>,
     /// The server; absent where its processes were not found on this machine.
     pub server: Option<Side>,
+    /// Why the server's processes were not found where the command's connections lead; absent
+    /// where they were, and in older records.
+    pub server_unseen: Option<ServerUnseen>,
     /// Their TCP connections; absent where none were found.
     pub traffic: Option<Traffic>,
     /// The kernel's counts; absent where it does not tell, and in older records.
     pub network: Option<Network>,
+    /// Whether processes of others live in the network namespaces of command and server: then
+    /// `network` has what they caused, too. Absent where that cannot be seen, and in older records.
+    pub shared_network: Option<bool>,
+    /// The protocols of the command's own sockets, as the kernel names them (`TCP`, `UDPv6`), as
+    /// long as none was known to lead to its server. Absent where its descriptors may not be
+    /// looked at, and in older records.
+    pub protocols: Option<Vec<String>>,
     /// Whether the command had Unix sockets, whose traffic cannot be seen.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub unix_sockets: bool,
@@ -68,6 +78,20 @@ pub struct Watched {
     pub output: Option<Output>,
     /// The conclusion from all of this.
     pub finding: Finding,
+}
+
+/// Why the server's processes were not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerUnseen {
+    /// All network namespaces of this machine were looked at, and none has it.
+    Machine,
+    /// Not all of them could be looked at.
+    Namespaces,
+    /// Its socket was seen, and its process may not be looked at.
+    Owner,
+    /// A program forwards the connections to where they cannot be followed: `hops` names it.
+    Forwarder,
 }
 
 /// Reads of keys that a store counted, by whichever client, from when its port was found to
@@ -226,6 +250,12 @@ pub struct Traffic {
     /// Its address, as the command's connections have it, where it is of no socket here; absent in
     /// older records.
     pub address: Option<String>,
+    /// The server's own address, where it is in another network namespace of this machine than the
+    /// command.
+    pub server_address: Option<String>,
+    /// The programs that forward the command's connections there.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hops: Vec<Hop>,
     /// Bytes that connections carried in both directions, as far as they lived from one
     /// look to the next.
     pub bytes: Vec<f64>,
@@ -239,7 +269,8 @@ pub struct Traffic {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub at_processes: Vec<u64>,
     /// Connections that were opened to this server, by the share of new ones that looks met
-    /// there; without `network` those of the whole network namespace.
+    /// there, of those that the kernel counted in the network namespace; without `network` all
+    /// of these.
     pub opened: Vec<f64>,
     /// Connections whose first segment (SYN) had no answer yet; absent in older records.
     pub connecting: Option<Vec<f64>>,
@@ -299,7 +330,19 @@ pub struct Peer {
     pub waiting_share: Option<f64>,
 }
 
-/// The kernel's counts in this network namespace, whoever caused them.
+/// A program that forwards connections, such as docker-proxy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hop {
+    /// As the kernel names it (comm).
+    pub name: String,
+    /// Its process.
+    pub pid: u64,
+    /// CPU time during the run.
+    pub cpu_s: f64,
+}
+
+/// The kernel's counts in the network namespace of the command, whoever caused them; those of accept
+/// queues and acknowledgements also in the server's, where that is another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Attempts to connect (ActiveOpens).
@@ -329,8 +372,8 @@ pub struct Machine {
     pub stolen_s: Vec<f64>,
     /// CPU time of other processes; absent where not all can be seen.
     pub others_s: Option<Vec<f64>>,
-    /// CPU time of the processes of this machine that the server asks, of those that these ask,
-    /// and of what they have started; absent where there are none, and in older records.
+    /// CPU time of the processes of this machine that the server asks, of those that these ask, of
+    /// programs that forward its connections, and of what they have started; absent where there are none, and in older records.
     pub behind_s: Option<Vec<f64>>,
     /// CPU time of jostle itself.
     pub tool_s: Vec<f64>,

@@ -297,12 +297,24 @@ pub(crate) fn machine(watched: &Watched) -> String {
     if let Some(traffic) = &watched.traffic {
         let open = traffic.connections.iter().copied().fold(0.0, f64::max);
         parts.push(format!(
-            "port {}: {open:.0} connections, {:.2} MB/s, {:.0} opened/s, {:.0} segments sent again",
+            "port {}: {open:.0} connections, {:.2} MB/s, {:.0} opened/s{}, {:.0} segments sent again",
             traffic.port,
             within.share(&traffic.bytes) / 1e6,
             within.share(&traffic.opened),
+            match watched.shared_network {
+                Some(true) if within.sum(&traffic.opened) > 0.0 =>
+                    " (by its share of this network namespace's)",
+                _ => "",
+            },
             within.sum(&traffic.retransmitted),
         ));
+        let hops = traffic.hops.iter();
+        let hops = hops.map(|hop| format!(", through {} (pid {})", hop.name, hop.pid));
+        let at = traffic.server_address.iter();
+        parts.extend(at.map(|at| {
+            let hops: String = hops.clone().collect();
+            format!("the server is {at} in another network namespace{hops}")
+        }));
     }
     let beside = watched.traffic.as_ref().map(|traffic| {
         let named = |what: &'static str, peers: &[Peer]| -> Vec<String> {

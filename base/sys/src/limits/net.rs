@@ -4,6 +4,9 @@
 use super::slurp;
 use super::text::{bytes, field};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -56,10 +59,69 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
     field(&slurp(format!("/proc/sys/net/{name}"))?, 0)
 }
 
-/// Sockets in TIME_WAIT now.
-pub fn time_wait() -> Option<u64> {
-    let sockets = slurp("/proc/net/sockstat")?;
-    tcp_line(&sockets).get("tw").copied()
+/// Sockets in TIME_WAIT now, in this network namespace.
+fn time_wait() -> Option<u64> {
+    Tables::of(std::process::id())?.time_wait()
+}
+
+/// The tables of the network namespace of a process, which are open so that they can be read when
+/// it has ended.
+#[derive(Debug)]
+pub struct Tables {
+    snmp: File,
+    netstat: Option<File>,
+    sockstat: Option<File>,
+}
+
+impl Tables {
+    /// None where /proc does not tell.
+    pub fn of(pid: u32) -> Option<Tables> {
+        let open = |name: &str| File::open(format!("/proc/{pid}/net/{name}"));
+        Some(Tables {
+            snmp: open("snmp").ok()?,
+            netstat: open("netstat").ok(),
+            sockstat: open("sockstat").ok(),
+        })
+    }
+
+    /// Sockets in TIME_WAIT now.
+    pub fn time_wait(&self) -> Option<u64> {
+        let sockets = again(self.sockstat.as_ref()?)?;
+        tcp_line(&sockets).get("tw").copied()
+    }
+
+    /// TCP's counters now.
+    pub fn counted(&self) -> Option<Counted> {
+        let tcp = again(&self.snmp)?;
+        let more = self.netstat.as_ref().and_then(again).unwrap_or_default();
+        let more = |name| column(&more, "TcpExt:", name).unwrap_or(0);
+        Some(Counted {
+            opened: column(&tcp, "Tcp:", "ActiveOpens")?,
+            accepted: column(&tcp, "Tcp:", "PassiveOpens")?,
+            failed: column(&tcp, "Tcp:", "AttemptFails")?,
+            overflows: more("ListenOverflows"),
+            dropped: more("ListenDrops"),
+            syn_again: more("TCPSynRetrans"),
+            delayed_acks: more("DelayedACKs"),
+        })
+    }
+}
+
+/// The text of such a file now: the kernel writes it anew for a reader at its beginning.
+fn again(file: &File) -> Option<String> {
+    let mut text = vec![0; 16 << 10];
+    let mut length = 0;
+    loop {
+        match file.read_at(text.get_mut(length..)?, length as u64) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+        text.resize(text.len().max(2 * length), 0);
+    }
+    text.truncate(length);
+    String::from_utf8(text).ok()
 }
 
 /// The connections that may take the port of one in TIME_WAIT, after a second or two of it.
@@ -85,7 +147,7 @@ impl Reuse {
     }
 }
 
-/// TCP's counters in this network namespace since it exists, whoever caused them.
+/// TCP's counters in a network namespace since it exists, whoever caused them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Attempts to connect (ActiveOpens).
@@ -105,20 +167,9 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// None where /proc does not tell.
+    /// Those of this network namespace; None where /proc does not tell.
     pub fn read() -> Option<Counted> {
-        let [tcp, more] = ["/proc/net/snmp", "/proc/net/netstat"].map(slurp);
-        let (tcp, more) = (tcp?, more.unwrap_or_default());
-        let more = |name| column(&more, "TcpExt:", name).unwrap_or(0);
-        Some(Counted {
-            opened: column(&tcp, "Tcp:", "ActiveOpens")?,
-            accepted: column(&tcp, "Tcp:", "PassiveOpens")?,
-            failed: column(&tcp, "Tcp:", "AttemptFails")?,
-            overflows: more("ListenOverflows"),
-            dropped: more("ListenDrops"),
-            syn_again: more("TCPSynRetrans"),
-            delayed_acks: more("DelayedACKs"),
-        })
+        Tables::of(std::process::id())?.counted()
     }
 }
 

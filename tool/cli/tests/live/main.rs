@@ -30,6 +30,7 @@ mod html;
 mod http;
 mod judge;
 mod judge_hosts;
+mod judge_namespaces;
 mod judge_server;
 mod judge_started;
 mod ldap;

@@ -7,20 +7,10 @@ use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::serving::{self, Address, sockets_of};
 use jostle_sys::sock_diag::{LISTEN, SockDiag, Wanted};
 use jostle_sys::stat::CpuClock;
-use jostle_sys::{census, process, stat};
+use jostle_sys::{census, namespaces, other_end, process, stat};
 use jostle_targets::Spec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Programs that accept connections for others, whose CPU time is not the server's.
-const PROXIES: &[&str] = &[
-    "docker-proxy",
-    "rootlessport",
-    "slirp4netns",
-    "systemd-socket-",
-    "pasta",
-    "pasta.avx2",
-];
 
 /// Threads of a server whose waiting is read.
 const THREADS: usize = 512;
@@ -239,8 +229,7 @@ fn by_name(named: &ServerAt) -> (How, Vec<u32>) {
 /// The first process holds sockets for services that it starts on demand, and a proxy
 /// those of servers elsewhere.
 fn is_server(pid: u32) -> bool {
-    let name = census::Identity::of(pid).map(|identity| identity.name);
-    pid > 1 && !name.is_some_and(|name| PROXIES.contains(&name.as_str()))
+    pid > 1 && !other_end::forwards(pid)
 }
 
 /// The processes of a target's server on this machine, without their descendants; for
@@ -273,7 +262,16 @@ pub fn unseen(named: Option<&ServerAt>, target: &str) -> Option<String> {
 /// In words for the user.
 pub fn check(named: &ServerAt) -> Result<(), String> {
     let refuse = |why: &str| Err(format!("--server {named}: {why}"));
+    // In another namespace it is found once there are connections.
+    let is_elsewhere = |address: &Address, found: &[u32]| match address {
+        Address::Port(port) if !serving::is_served(address) => serving::is_served_elsewhere(*port),
+        Address::Port(_) if !found.is_empty() => {
+            found.iter().all(|pid| other_end::forwards(*pid)) && namespaces::networks().1
+        }
+        _ => false,
+    };
     let looked_at = |address: &Address| match serving::serving(address) {
+        found if is_elsewhere(address, &found) => Ok(()),
         _ if !serving::is_served(address) => {
             refuse("nobody listens there; start the server first, or name another (ss -ltnp)")
         }

@@ -25,6 +25,9 @@ pub(crate) fn join(
         })
     });
     let joined = seen.and_then(|seen| add(watched, &mut record, seen, ends, began_ns));
+    if joined.is_ok() {
+        watched.server_unseen = None;
+    }
     record.unseen = joined.err();
     watched.server_host = Some(record);
 }

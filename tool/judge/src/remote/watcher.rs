@@ -152,6 +152,7 @@ fn watch(wanted: &Wanted, accepted: u64, requests: &mut Requests) -> io::Result<
     };
     let order = Order {
         command: Vec::new(),
+        start_server: None,
         server: Some(ServerAt::Port(port)),
         every_ns: wanted.every_ns.clamp(EVERY_NS[0], EVERY_NS[1]),
         environment: Environment::default(),
@@ -160,7 +161,7 @@ fn watch(wanted: &Wanted, accepted: u64, requests: &mut Requests) -> io::Result<
         parse: false,
         remote: None,
     };
-    let mut sampler = Sampler::new(&order, Kin::new(), None, Some(told));
+    let mut sampler = Sampler::new(&order, Kin::new(None), None, None, Some(told));
     loop {
         match requests.next(sampler.next_ns)? {
             Some(Request::End) => break,

@@ -23,7 +23,7 @@ pub(crate) use waits::{OF_CONNECTIONS, UNREAD};
 pub use words::{copying, doubling};
 
 use held::{held, is_known, may_be_held};
-use jostle_model::judged::{Finding, Limit, Side, Watched};
+use jostle_model::judged::{Finding, Hop, Limit, Side, Watched};
 use window::{Busy, Window};
 
 /// A thread that is busy for so much of its time is at its limit.
@@ -500,11 +500,25 @@ fn neither(window: &Window<'_>, generator: Option<Busy<'_>>, server: Option<Busy
         return State::new(Limit::Undecided, words::NO_SCHEDSTAT.to_owned());
     };
     let Some(server) = server else {
-        return State::new(Limit::Undecided, words::no_server(generator));
+        return State::new(
+            Limit::Undecided,
+            words::no_server(window.watched, generator),
+        );
     };
     let side = window.watched.server.as_ref();
     if let Some(spinning) = side.and_then(|side| window.spinning(side)) {
         return State::new(Limit::Undecided, words::spins(spinning, server));
+    }
+    let hops = window
+        .watched
+        .traffic
+        .iter()
+        .flat_map(|traffic| &traffic.hops);
+    let share = |hop: &Hop| hop.cpu_s / window.watched.elapsed_s.max(f64::MIN_POSITIVE);
+    if let Some(hop) = hops.max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))
+        && share(hop) > ROOM
+    {
+        return State::new(Limit::Undecided, words::hop(hop, share(hop)));
     }
     if let Some(process) = may_be_held(window) {
         let reason = words::perhaps_held(process, window.share(&process.cpu_s));

@@ -1,12 +1,15 @@
 //! Runs with nothing to judge: no server, no traffic, or a command that failed.
 
 use super::window::Window;
-use super::{STILL, State, waits, words};
+use super::{SEEN, STILL, State, waits, words};
 use jostle_model::judged::{Limit, Side, StartedBy};
 
 /// Connections opened a second from which some of them may have been the command's, though
 /// no look met one.
 const MANY: f64 = 20.0;
+
+/// Looks in which a command that has TCP connections is met with a socket.
+const LOOKS: usize = 10;
 
 /// There was no traffic at all. None where traffic cannot be seen: with a server that is
 /// named, and in older records.
@@ -35,19 +38,28 @@ pub(super) fn at_all(window: &Window<'_>) -> Option<State> {
     }
     let (opened, failed) = (sum(&network.opened), sum(&network.failed));
     let seen_s = sum(&watched.span_s);
-    let (limit, reason) = if failed >= 1.0 && failed >= 0.5 * opened {
-        (Limit::Nothing, words::refused(opened, failed))
+    let has_tcp = watched.protocols.as_ref().map(|names| {
+        let mut names = names.iter();
+        names.any(|name| name.contains("TCP"))
+    });
+    // A process that lives from look to look, and connects again and again, is met with a socket.
+    let is_seen =
+        watched.seen_share.is_none_or(|seen| seen >= SEEN) && watched.span_s.len() >= LOOKS;
+    let (limit, reason) = if has_tcp != Some(false) && failed >= 1.0 && failed >= 0.5 * opened {
+        (Limit::Nothing, words::refused(opened, failed, watched))
     } else if watched.unix_sockets {
         (Limit::Undecided, words::UNIX_SOCKETS.to_owned())
     } else if opened < 1.0 {
         (Limit::Nothing, words::NO_CONNECTION.to_owned())
+    } else if has_tcp == Some(false) && is_seen {
+        (Limit::Nothing, words::no_tcp(watched))
     } else if opened < MANY * seen_s.max(1.0) {
         (
             Limit::Nothing,
             words::no_connection_of_its_own(opened, watched),
         )
     } else {
-        (Limit::Undecided, words::too_short(window))
+        (Limit::Undecided, words::too_brief(opened, watched))
     };
     Some(State::new(limit, reason))
 }

@@ -181,7 +181,8 @@ fn more(output: &Output, traffic: &Traffic) -> Option<String> {
     let opened: f64 = traffic.opened.iter().sum();
     (requests >= 100.0 && opened > MORE * requests).then(|| {
         format!(
-            "the command printed {} requests, and the kernel saw {} connections opened",
+            "the command printed {} requests, and the kernel counted some {} connections to its \
+             server, by the share of new ones that looks met",
             whole(requests),
             whole(opened)
         )

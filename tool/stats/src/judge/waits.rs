@@ -52,8 +52,12 @@ pub(super) fn few_ports(window: &Window<'_>) -> Option<State> {
     let least = ports_left.fold(f64::INFINITY, f64::min);
     let time_wait = window.looks(&traffic.time_wait).iter().copied();
     let time_wait = time_wait.fold(0.0, f64::max);
-    (traffic.ports > 0 && least < PORTS)
-        .then(|| State::new(Limit::Ports, words::ports(traffic.ports, least, time_wait)))
+    (traffic.ports > 0 && least < PORTS).then(|| {
+        State::new(
+            Limit::Ports,
+            words::ports(traffic.ports, least, time_wait, window.watched),
+        )
+    })
 }
 
 /// Share of the connections' time that something written waited for a delayed acknowledgement

@@ -4,7 +4,7 @@ use super::waits::{self, Inside};
 use super::window::{Busy, Window};
 use super::{BUSY, HARMED, SHORTEST_S};
 use crate::tcp;
-use jostle_model::judged::{Limit, Peer, Process, Side, StartedBy, Watched};
+use jostle_model::judged::{Hop, Limit, Peer, Process, ServerUnseen, Side, StartedBy, Watched};
 use jostle_model::text::quoted;
 
 /// Where the kernel counts no time in run queues.
@@ -25,6 +25,73 @@ pub(super) fn percent(share: f64) -> String {
 
 pub(super) fn seconds(value: f64) -> String {
     format!("{value:.1} s")
+}
+
+/// The label of what the kernel counts for a whole network namespace, unless that is the
+/// command's and its server's own.
+pub(super) fn whose(watched: &Watched) -> &'static str {
+    match watched.shared_network {
+        Some(false) => "",
+        _ => " in this network namespace, whoever caused them",
+    }
+}
+
+/// The command connected in vain.
+pub(super) fn refused(opened: f64, failed: f64, watched: &Watched) -> String {
+    let failed = format!(
+        "{failed:.0} of {opened:.0} attempts to connect failed{}",
+        whose(watched)
+    );
+    match watched.shared_network {
+        Some(false) => format!(
+            "{failed}, and no connection carried a byte: nobody listens where the command connects \
+             to"
+        ),
+        _ => format!(
+            "no connection of the command's was seen to carry a byte, and {failed}: if they are \
+             its, nobody listens where it connects to"
+        ),
+    }
+}
+
+/// The command has no TCP.
+pub(super) fn no_tcp(watched: &Watched) -> String {
+    let protocols = watched.protocols.as_deref().unwrap_or_default();
+    let others = match protocols.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; it has sockets of {}, whose traffic is not watched",
+            protocols.join(", ")
+        ),
+    };
+    let looks = watched.span_s.len();
+    format!("the command was seen with no TCP socket of its own, in {looks} looks{others}")
+}
+
+/// Where the server may be, which was not found.
+fn unseen(watched: &Watched) -> String {
+    let hop = watched
+        .traffic
+        .as_ref()
+        .and_then(|traffic| traffic.hops.first());
+    match (watched.server_unseen, hop) {
+        (Some(ServerUnseen::Namespaces), _) => {
+            "the server is in another namespace of this machine, or on another machine: run judge \
+             as root on the host, which sees the former"
+                .to_owned()
+        }
+        (Some(ServerUnseen::Owner), _) => {
+            "the server's process may not be looked at by this user: \
+                                           run judge as root, or as the server's user"
+                .to_owned()
+        }
+        (Some(ServerUnseen::Forwarder), Some(hop)) => format!(
+            "the connections go through {} (pid {}), whose other side could not be followed; name \
+             the server (--server pid:N)",
+            hop.name, hop.pid
+        ),
+        _ => "the server was not found on this machine".to_owned(),
+    }
 }
 
 pub(super) fn failed(watched: &Watched) -> String {
@@ -179,8 +246,9 @@ fn refusals(window: &Window<'_>) -> Option<String> {
     let after: Vec<String> = syn_again_after_s.map(f64::to_string).collect();
     (overflows >= 1.0).then(|| {
         format!(
-            "{}, {} s after one another: {}{}",
+            "{}{}, {} s after one another: {}{}",
             tcp::refused(overflows, again),
+            whose(window.watched),
             after.join(", "),
             tcp::BACKLOG,
             match waits::unaccepted(window) {
@@ -330,7 +398,11 @@ pub(super) fn next(limit: Limit, by_copies: bool, watched: &Watched) -> Option<S
         .traffic
         .as_ref()
         .and_then(|traffic| traffic.address.as_ref());
-    if let (Some(address), None, None) = (address, &watched.server, &watched.server_host) {
+    // Where a look at other namespaces, or at its process, would decide, the reason says so.
+    let is_elsewhere = matches!(watched.server_unseen, None | Some(ServerUnseen::Machine));
+    if let (Some(address), None, None, true) =
+        (address, &watched.server, &watched.server_host, is_elsewhere)
+    {
         let words: Vec<String> = watched.command.iter().map(|word| quoted(word)).collect();
         return Some(format!(
             "jostle judge --server-host {address} -- {}",
@@ -396,12 +468,19 @@ sentences! {
         seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s)));
 
     no_connection_of_its_own(opened: f64, watched: &Watched) = (
-        "none of the {opened:.0} connections that were opened meanwhile was seen to be the \
-         command's, in {} looks", watched.span_s.len());
+        "none of the {opened:.0} connections that were opened{} meanwhile was seen to be the \
+         command's, in {} looks", whose(watched), watched.span_s.len());
 
-    refused(opened: f64, failed: f64) = (
-        "{failed:.0} of {opened:.0} attempts to connect failed, and no connection carried a byte: \
-         nobody listens where the command connects to");
+    too_brief(opened: f64, watched: &Watched) = (
+        "{opened:.0} connections were opened{}, and in {} looks none was met that is surely the \
+         command's: each may have been too short; name the server (--server :PORT)",
+        whose(watched), watched.span_s.len());
+
+    /// A program between both sides that may be the limit.
+    hop(hop: &Hop, share: f64) = (
+        "neither side was at its limit, but {} (pid {}), which forwards the connections between \
+         them, used {share:.2} CPUs: connect to the server's own address to leave it out",
+        hop.name, hop.pid);
 
     short_lived(seen: f64) = (
         "{} of the command's CPU time belongs to processes that ended before they could be watched",
@@ -419,9 +498,9 @@ sentences! {
         "the server's busiest thread, {}, was busy for {} of the time too: little is left there",
         name(server), percent(server.share()));
 
-    ports(ports: u64, left: f64, time_wait: f64) = (
+    ports(ports: u64, left: f64, time_wait: f64, watched: &Watched) = (
         "of {ports} ports for new connections {left:.0} were left, with {time_wait:.0} sockets in \
-         TIME_WAIT");
+         TIME_WAIT{}", whose(watched));
 
     perhaps_held(process: &Process, used: f64) = (
         "neither side's threads were busy, but the {} threads of the generator's process {} (pid \
@@ -465,9 +544,9 @@ sentences! {
          busy for {} of the time: it is nearly at its limit",
         percent(late), name(generator), percent(generator.share()));
 
-    no_server(generator: Busy<'_>) = (
-        "the generator was busy for {} of the time at most, and the server was not found on this \
-         machine", percent(generator.share()));
+    no_server(watched: &Watched, generator: Busy<'_>) = (
+        "the generator was busy for {} of the time at most, and {}",
+        percent(generator.share()), unseen(watched));
 
     both(generator: Busy<'_>, server: Busy<'_>) = (
         "busiest thread of the generator {}, of the server {} ({})",

@@ -63,6 +63,12 @@ fn traffic() -> Traffic {
     Traffic {
         port: 80,
         address: Some("198.18.1.1".to_owned()),
+        server_address: Some("10.88.0.2:80".to_owned()),
+        hops: vec![judged::Hop {
+            name: "docker-proxy".to_owned(),
+            pid: 812,
+            cpu_s: 0.1,
+        }],
         bytes: vec![1.0],
         segments: vec![1.0],
         retransmitted: vec![0.0],
@@ -144,8 +150,11 @@ pub(super) fn watched() -> Watched {
         generator: watched_side(),
         seen_share: Some(1.0),
         server: Some(watched_side()),
+        server_unseen: Some(judged::ServerUnseen::Owner),
         traffic: Some(traffic()),
         network: Some(network()),
+        shared_network: Some(true),
+        protocols: Some(vec!["UDP".to_owned()]),
         unix_sockets: true,
         machine: machine(),
         server_host: Some(ServerHost {

@@ -1,6 +1,7 @@
 //! Runs in which something else than a busy thread was the limit, and runs with nothing to judge.
 
 use super::*;
+use jostle_model::judged::ServerUnseen;
 
 fn network(run: &mut Watched) -> &mut Network {
     run.network.as_mut().unwrap()
@@ -217,7 +218,41 @@ fn without_a_server_or_traffic_or_success_there_is_nothing_to_judge() {
             network(run).opened.fill(700.0);
             network(run).failed.fill(700.0);
         })
-        .is(Limit::Nothing, "70000 of 70000 attempts to connect failed");
+        .is(
+            Limit::Nothing,
+            "70000 of 70000 attempts to connect failed in this network namespace",
+        );
+    Planted::busy(0.95, 0.0)
+        .with(|run| {
+            alone(run);
+            network(run).opened.fill(700.0);
+            network(run).failed.fill(700.0);
+            run.shared_network = Some(false);
+        })
+        .is(
+            Limit::Nothing,
+            "nobody listens where the command connects to",
+        );
+    // Others open connections, some in vain, and the command has none of TCP, or brief ones.
+    let busy = |protocols: &[&str]| {
+        let names = protocols.iter().map(|name| (*name).to_owned()).collect();
+        let with = move |run: &mut Watched| {
+            alone(run);
+            network(run).opened.fill(700.0);
+            network(run).failed.fill(400.0);
+            run.shared_network = Some(true);
+            run.protocols = Some(names);
+        };
+        Planted::busy(0.95, 0.0).with(with)
+    };
+    let udp = "no TCP socket of its own, in 100 looks; it has sockets of UDP";
+    busy(&["UDP"]).is(Limit::Nothing, udp);
+    busy(&[]).is(Limit::Nothing, "no TCP socket of its own, in 100 looks");
+    busy(&["TCP"]).is(Limit::Nothing, "if they are its, nobody listens");
+    busy(&["TCP"]).with(|run| network(run).failed.fill(0.0)).is(
+        Limit::Undecided,
+        "none was met that is surely the command's",
+    );
     // Other programs open a connection a second.
     Planted::busy(0.95, 0.0)
         .with(|run| {
@@ -596,4 +631,42 @@ fn a_sequence_of_pairs_ends_when_an_interval_of_all_its_looks_decides() {
         sequence.low < fixed.low && sequence.high > fixed.high,
         "{sequence:?} {fixed:?}"
     );
+}
+
+#[test]
+fn where_the_server_is_not_seen_the_reason_is_told() {
+    let unseen = |why| {
+        let with = move |run: &mut Watched| {
+            run.server = None;
+            run.server_unseen = Some(why);
+            traffic(run).hops = vec![Hop {
+                name: "slirp4netns".to_owned(),
+                pid: 7,
+                cpu_s: 0.0,
+            }];
+        };
+        Planted::busy(0.5, 0.0).with(with)
+    };
+    for (why, words) in [
+        (ServerUnseen::Machine, "was not found on this machine"),
+        (ServerUnseen::Namespaces, "run judge as root on the host"),
+        (ServerUnseen::Owner, "or as the server's user"),
+        (ServerUnseen::Forwarder, "through slirp4netns (pid 7)"),
+    ] {
+        unseen(why).is(Limit::Undecided, words);
+    }
+    // A forwarder that works as much as a thread may be the limit.
+    let forwarder = |cpu_s| {
+        let with = move |run: &mut Watched| {
+            run.elapsed_s = 10.0;
+            traffic(run).hops = vec![Hop {
+                name: "docker-proxy".to_owned(),
+                pid: 8,
+                cpu_s,
+            }];
+        };
+        Planted::busy(0.5, 0.4).with(with)
+    };
+    forwarder(9.0).is(Limit::Undecided, "docker-proxy (pid 8), which forwards");
+    forwarder(6.0).is(Limit::Path, "neither side was busy");
 }
