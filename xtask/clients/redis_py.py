@@ -17,6 +17,24 @@ def error_of(call):
         return f"{type(error).__name__}: {error}"
 
 
+def group():
+    """Renews a lease for as long as it runs; see groups.py."""
+    client, last = redis.Redis("locks", port), None
+    token = client.execute_command("LOCK", "job", "TTL", 20000)
+    print("token", token, flush=True)
+    while True:
+        sent = time.monotonic()
+        said = error_of(lambda: client.execute_command("RENEW", "job", token, "TTL", 20000))
+        ms = round((time.monotonic() - sent) * 1000)
+        if said != last or ms > 300:
+            print(ms, said, flush=True)
+        last = said
+        time.sleep(0.1)
+
+
+if means == "group":
+    group()
+
 token = client.execute_command("LOCK", "job", "TTL", 60000)
 print("lock", "granted" if token > 0 else token)
 print("try", client.execute_command("TRYLOCK", "job"))

@@ -4,6 +4,7 @@
 //! The toolchain of an ecosystem must be there (go, node and npm, a JDK and mvn); all else that it
 //! needs is installed under `target/clients`.
 
+mod groups;
 mod packages;
 mod raw;
 
@@ -52,12 +53,18 @@ impl Ground {
 
 /// Runs what has `only` in its name, or everything; an error if a promise is broken.
 pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
-    let needed = "gcc redis-tools libhiredis-dev openssl pkg-config python3-venv";
+    let needed =
+        "etcd-server gcc nftables redis-tools libhiredis-dev openssl pkg-config python3-venv";
     debian::ensure(&needed.split(' ').collect::<Vec<_>>())?;
     shell::run(&mut Command::new(
         shell::root().join("jostled/server/tests/install-clients.sh"),
     ))?;
-    let build = ["build", "--package=jostle-lockd", "--bin=jostled"];
+    let build = [
+        "build",
+        "--package=jostle-lockd",
+        "--bin=jostled",
+        "--features=ha",
+    ];
     shell::run(&mut shell::cargo(&build))?;
     let ground = Ground {
         jostled: shell::target_directory().join("debug/jostled"),
@@ -67,6 +74,7 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
     let wanted = |name: &str| only.is_none_or(|part| name.contains(part));
     let mut broken = packages::run(&ground, &wanted);
     broken.extend(raw::run(&ground, &wanted));
+    broken.extend(groups::run(&ground, &wanted));
     if !broken.is_empty() {
         bail!("broken promises:\n  {}", broken.join("\n  "));
     }

@@ -1,6 +1,7 @@
-//! `cargo xtask mutants`: plants faults into a copy of jostled's lock table, of its gate and
-//! of its store, and of the checker of `jostle verify`, one at a time, and requires that the
-//! simulator or their tests see each of them. So the code itself has none of its tests.
+//! `cargo xtask mutants`: plants faults into a copy of jostled's lock table, of its gate, its
+//! store and its high availability, and of the checker of `jostle verify`, one at a time, and
+//! requires that the simulators or their tests see each of them. So the code itself has none
+//! of its tests.
 //!
 //! Each is compiled once, with every fault behind a switch that a variable of the
 //! environment chooses.
@@ -22,7 +23,7 @@ struct Subject {
     tests: &'static [&'static str],
 }
 
-const SUBJECTS: [Subject; 2] = [
+const SUBJECTS: [Subject; 3] = [
     Subject {
         package: "jostle-stats",
         folder: "tool/stats/src/verify",
@@ -42,6 +43,13 @@ const SUBJECTS: [Subject; 2] = [
             "gate::live_tests",
             "stories::adopted",
         ],
+    },
+    Subject {
+        package: "jostle-lockd",
+        folder: "jostled/server/src/ha",
+        module: "crate::ha",
+        faults: include_str!("mutants/ha.tsv"),
+        tests: &["ha::"],
     },
 ];
 
@@ -68,8 +76,10 @@ pub(crate) fn mutant(number: usize) -> bool {
 pub(crate) fn run() -> anyhow::Result<()> {
     let copy = shell::root().join("target/mutants");
     copy_project(&copy)?;
+    // Faults of one package that were planted before keep their numbers.
+    let mut first = 0;
     for subject in &SUBJECTS {
-        plant(subject, &copy)?;
+        plant(subject, first, &copy)?;
         let tests = ["test", "-p", subject.package, "--lib", "--no-run"];
         let target = copy.join("target");
         let mut cargo = Command::new("cargo");
@@ -78,8 +88,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let program = test_program(subject, &target.join("debug/deps"))?;
         let passes = |number| passes(subject, &copy, &program, number);
         ensure!(passes(usize::MAX)?, "sound {} fails", subject.package);
-        for (number, mutant) in subject.mutants().enumerate() {
-            let name = mutant[0];
+        for mutant in subject.mutants() {
+            let (name, number) = (mutant[0], first);
+            first += 1;
             ensure!(!passes(number)?, "nobody sees that {name}");
             println!("seen: {name}");
         }
@@ -97,9 +108,9 @@ fn copy_project(copy: &Path) -> anyhow::Result<()> {
 }
 
 /// Plants every fault behind its switch.
-fn plant(subject: &Subject, copy: &Path) -> anyhow::Result<()> {
+fn plant(subject: &Subject, first: usize, copy: &Path) -> anyhow::Result<()> {
     let folder = copy.join(subject.folder);
-    for (number, mutant) in subject.mutants().enumerate() {
+    for (number, mutant) in (first..).zip(subject.mutants()) {
         let [name, file, sound, faulty] = mutant[..] else {
             bail!("a fault has four columns: {mutant:?}");
         };

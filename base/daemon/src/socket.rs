@@ -25,6 +25,27 @@ pub fn tcp(
     address: SocketAddr,
     set: impl FnOnce(&OwnedFd) -> io::Result<()>,
 ) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let bound = bind(address, set)?;
+    listen(&bound.0)?;
+    Ok(bound)
+}
+
+/// Accepts connections from now on.
+///
+/// # Errors
+/// The system's; `AddrInUse` if another socket does so there.
+pub fn listen(fd: &OwnedFd) -> io::Result<()> {
+    Ok(net::listen(fd, BACKLOG)?)
+}
+
+/// Takes an address without listening there: clients are refused.
+///
+/// # Errors
+/// The system's; `AddrInUse` if another socket listens there.
+pub fn bind(
+    address: SocketAddr,
+    set: impl FnOnce(&OwnedFd) -> io::Result<()>,
+) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -33,7 +54,6 @@ pub fn tcp(
     sockopt::set_socket_reuseaddr(&fd, true)?;
     set(&fd)?;
     net::bind(&fd, &address)?;
-    net::listen(&fd, BACKLOG)?;
     let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();
     Ok((fd, address))
 }

@@ -33,13 +33,21 @@ type kept struct {
 	onLost   func()
 }
 
-// begin gives a lease its whole length, from now on: it began at an unknown time.
+// signs are the commands that renew it, or ask whether its connection lives.
+func (k *kept) signs() [][]any {
+	if k.ttl == 0 {
+		return [][]any{{"PING"}}
+	}
+	return k.grant.renewal
+}
+
+// begin gives it its whole length, from now on: it began at an unknown time.
 func (k *kept) begin(ctx context.Context) error {
 	timeout := k.locks.settings.Timeout
 	sent := time.Now()
-	err := k.line.askAll(ctx, timeout, k.grant.renewal)
+	err := k.line.askAll(ctx, timeout, k.signs())
 	if err == nil {
-		k.term = newTerm(k.ttl, timeout, sent)
+		k.term = newTerm(k.ttl, k.ttl, timeout, sent)
 		return nil
 	}
 	k.line.close()
@@ -47,8 +55,11 @@ func (k *kept) begin(ctx context.Context) error {
 	if errors.As(err, &refused) {
 		return fmt.Errorf("%w: %s ended before its grant was known: %w", ErrLost, k.grant.title, err)
 	}
+	if k.ttl == 0 {
+		return err
+	}
 	// Spares the next one the rest of a lease that nobody will use; where that
-	// fails, it ends by itself after the timeout.
+	// fails, it ends by itself, after four timeouts at most.
 	other := k.locks.line()
 	defer other.close()
 	_ = other.askAll(context.WithoutCancel(ctx), timeout, k.grant.ending)
@@ -82,7 +93,7 @@ func (k *kept) Err() error {
 	return k.reason
 }
 
-var errUnrenewed = errors.New("the lease ended, and no renewal was answered")
+var errUnrenewed = errors.New("it ended, and no renewal was answered")
 
 func (k *kept) as(why error) error {
 	return fmt.Errorf("%w: %s: %w", ErrLost, k.grant.title, why)
@@ -124,7 +135,7 @@ func (k *kept) finish(ctx context.Context) error {
 // keep renews a lease; without one, it asks whether the connection lives.
 func (k *kept) keep() {
 	defer close(k.kept)
-	pause := k.term.every
+	pause := k.term.soon
 	for k.rest(pause) {
 		pause = k.term.every
 		err := k.confirm()
@@ -135,7 +146,7 @@ func (k *kept) keep() {
 			k.lose(err)
 		default:
 			k.line = k.locks.line()
-			pause /= 4
+			pause = k.term.again
 		}
 	}
 }
@@ -165,12 +176,9 @@ func (k *kept) rest(pause time.Duration) bool {
 }
 
 func (k *kept) confirm() error {
-	commands := [][]any{{"PING"}}
-	if k.ttl > 0 {
-		commands = k.grant.renewal
-	}
 	sent := time.Now()
-	err := k.line.askAll(context.Background(), k.term.answer, commands)
+	limit := max(min(k.term.answer, k.term.left()), 1)
+	err := k.line.askAll(context.Background(), limit, k.signs())
 	if err == nil {
 		k.term.extend(sent)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,11 +17,95 @@ import (
 
 // line is a connection of one lock's own; what is not answered in time closes it.
 type line struct {
-	client *redis.Client
+	client    *redis.Client
+	addresses *addresses
 
+	guard   sync.Mutex
+	conn    net.Conn
+	address string // Of conn.
+	dialed  bool
+}
+
+// addresses of the daemon's name: the one that was silent last is tried last.
+type addresses struct {
 	guard  sync.Mutex
-	conn   net.Conn
-	dialed bool
+	silent string
+}
+
+// blame notes that no answer came from there; "" if there was no connection.
+func (a *addresses) blame(address string) {
+	a.guard.Lock()
+	defer a.guard.Unlock()
+	if address != "" {
+		a.silent = address
+	}
+}
+
+// perAddress is how long one of several addresses may take to connect.
+const perAddress = time.Second
+
+// lookup finds the addresses of a name; tests have their own.
+var lookup = net.DefaultResolver.LookupHost
+
+// dial tries the addresses of a name one by one.
+func (a *addresses) dial(
+	ctx context.Context, o redis.Options, timeout time.Duration, network, address string,
+) (conn net.Conn, to string, err error) {
+	found, port := []string{""}, ""
+	if network == "tcp" {
+		var host string
+		if host, port, err = net.SplitHostPort(address); err == nil {
+			found, err = lookup(ctx, host)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if o.TLSConfig != nil && o.TLSConfig.ServerName == "" {
+			o.TLSConfig = o.TLSConfig.Clone()
+			o.TLSConfig.ServerName = host
+		}
+	}
+	a.guard.Lock()
+	silent := a.silent
+	a.guard.Unlock()
+	if at := slices.Index(found, silent); at >= 0 {
+		found = append(slices.Delete(found, at, at+1), silent)
+	}
+	o.DialTimeout = timeout
+	if len(found) > 1 {
+		o.DialTimeout = min(timeout, perAddress)
+	}
+	for _, to = range found {
+		if network == "tcp" {
+			address = net.JoinHostPort(to, port)
+		}
+		if conn, err = redis.NewDialer(&o)(ctx, network, address); err == nil {
+			keepAlive(conn)
+			return conn, to, nil
+		}
+		var failed net.Error
+		if errors.As(err, &failed) && failed.Timeout() {
+			a.blame(to)
+		}
+	}
+	return nil, "", err
+}
+
+// keepAlive lets the system end a connection whose host is gone for 4 s.
+func keepAlive(conn net.Conn) {
+	if tcp, ok := plain(conn).(*net.TCPConn); ok {
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+			Enable: true, Idle: time.Second, Interval: time.Second, Count: 3,
+		})
+	}
+}
+
+// plain is a connection below TLS.
+func plain(conn net.Conn) net.Conn {
+	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return secured.NetConn()
+	}
+	return conn
 }
 
 var errGone = errors.New("the connection is gone")
@@ -28,21 +113,26 @@ var errGone = errors.New("the connection is gone")
 // newLine makes a client of go-redis that opens one connection, once, and sends
 // nothing twice: go-redis would replace a connection that was closed, and lock
 // and waiter with it, without a word, and send a LOCK again that was not answered.
-func newLine(options *redis.Options, timeout time.Duration) *line {
-	l := &line{}
+func newLine(options *redis.Options, timeout time.Duration, addresses *addresses) *line {
+	l := &line{addresses: addresses}
 	o := *options
-	dial := o.Dialer
-	if dial == nil {
-		o.DialTimeout = timeout
-		dial = redis.NewDialer(&o)
+	o.DialTimeout = timeout
+	dial := func(ctx context.Context, network, address string) (net.Conn, string, error) {
+		return addresses.dial(ctx, o, timeout, network, address)
+	}
+	if own := options.Dialer; own != nil {
+		dial = func(ctx context.Context, network, address string) (net.Conn, string, error) {
+			conn, err := own(ctx, network, address)
+			return conn, "", err
+		}
 	}
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !l.mayDial() {
 			return failing(errGone), nil
 		}
-		conn, err := dial(ctx, network, address)
+		conn, to, err := dial(ctx, network, address)
 		if err == nil {
-			err = l.took(conn)
+			err = l.took(conn, to)
 		}
 		if err != nil {
 			return failing(err), nil
@@ -83,11 +173,11 @@ func (l *line) mayDial() bool {
 	return first
 }
 
-func (l *line) took(conn net.Conn) error {
+func (l *line) took(conn net.Conn, address string) error {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	if l.dialed && l.conn == nil {
-		l.conn = conn
+		l.conn, l.address = conn, address
 		return nil
 	}
 	_ = conn.Close() // It was given up while it was dialled.
@@ -152,6 +242,9 @@ func (l *line) exchange(
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	l.guard.Lock()
+	l.addresses.blame(l.address)
+	l.guard.Unlock()
 	return fmt.Errorf("%w to %v: %w", ErrNoAnswer, command, err)
 }
 
@@ -168,14 +261,11 @@ func (l *line) ended() bool {
 	l.guard.Lock()
 	conn := l.conn
 	l.guard.Unlock()
-	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = secured.NetConn()
-	}
-	plain, ok := conn.(syscall.Conn)
+	system, ok := plain(conn).(syscall.Conn)
 	if !ok {
 		return false
 	}
-	raw, err := plain.SyscallConn()
+	raw, err := system.SyscallConn()
 	return err == nil && hasEnded(raw)
 }
 

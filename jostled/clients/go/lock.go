@@ -36,8 +36,8 @@ var (
 	ErrNotGranted = errors.New("not granted")
 	// ErrNoAnswer says that the daemon did not answer in time, or could not be
 	// reached. The connection is closed, which takes the request out of the line.
-	// A lock that was granted in that moment ends with the connection; a lease,
-	// after the timeout, since it gets its length only when its grant is known.
+	// A lock that was granted in that moment ends with the connection; a lease, after
+	// four timeouts at most, since it gets its length only when its grant is known.
 	ErrNoAnswer = errors.New("no answer")
 	// ErrLost says that somebody else may hold the lock, or may have held it meanwhile.
 	ErrLost = errors.New("lock lost")
@@ -77,7 +77,7 @@ type Wish struct {
 	// OnLost is called once, in a goroutine of its own, when the lock is lost
 	// before it is released: for a lease at its end at the latest, also when the
 	// daemon does not answer; without a lease at most 4/3 of the timeout after the
-	// daemon's last sign.
+	// daemon's last sign, and 8.5 s after the request for it.
 	OnLost func(*Held)
 }
 
@@ -91,17 +91,19 @@ type WishAll struct {
 
 // Locks takes locks at one daemon. It may be used by many goroutines.
 type Locks struct {
-	options  redis.Options
-	settings Settings
+	options   redis.Options
+	settings  Settings
+	addresses *addresses
 }
 
-// New gives the locks of the daemon at options.Addr; user, password, TLS and
+// New gives the locks of the daemon at options.Addr, of whose addresses each is tried for
+// 1 s at most unless options have a Dialer; user, password, TLS and
 // Dialer are taken from options, what has to do with pools and repeated sending is not.
 func New(options *redis.Options, settings Settings) *Locks {
 	if settings.Timeout <= 0 {
 		settings.Timeout = 5 * time.Second
 	}
-	return &Locks{options: *options, settings: settings}
+	return &Locks{options: *options, settings: settings, addresses: &addresses{}}
 }
 
 // Acquire waits for a lock. The end of ctx while it waits takes it out of the
@@ -215,7 +217,7 @@ type request struct {
 	words     []any
 }
 
-func (l *Locks) line() *line { return newLine(&l.options, l.settings.Timeout) }
+func (l *Locks) line() *line { return newLine(&l.options, l.settings.Timeout, l.addresses) }
 
 // tryOften gives an attempt a connection of its own, and closes it if it fails.
 func tryOften[T any](ctx context.Context, l *Locks, attempt func(*line) (T, error)) (T, error) {
@@ -244,15 +246,16 @@ func (l *Locks) take(ctx context.Context, ask request, granted func(any) grant) 
 	return tryOften(ctx, l, func(line *line) (*kept, error) {
 		sent := time.Now()
 		// A grant whose answer does not arrive leaves a lease that nobody knows
-		// of. Taken for the timeout alone, it does not keep others out for long.
-		first := min(ask.ttl, l.settings.Timeout)
+		// of. Taken for four timeouts at most, it does not keep others out for long; by
+		// default it survives a change of the member that serves.
+		first := min(ask.ttl, 4*l.settings.Timeout)
 		reply, err := l.wait(ctx, line, ask, first, end)
 		if err != nil {
 			return nil, err
 		}
 		k := &kept{grant: granted(reply), ttl: ask.ttl, locks: l, line: line}
-		k.term = newTerm(first, l.settings.Timeout, sent)
-		if first != ask.ttl || (ask.ttl > 0 && k.term.left() < 2*k.term.every) {
+		k.term = newTerm(ask.ttl, first, l.settings.Timeout, sent)
+		if k.term.isLate() {
 			return k, k.begin(ctx)
 		}
 		return k, nil

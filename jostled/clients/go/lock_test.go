@@ -3,6 +3,9 @@ package lock
 import (
 	"context"
 	"errors"
+	"net"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -389,12 +392,70 @@ func TestADaemonThatIsGoneIsReportedAndNotPrinted(t *testing.T) {
 
 func TestALeaseIsCountedFromBeforeItWasSent(t *testing.T) {
 	sent := time.Now().Add(-5 * time.Second)
-	late := newTerm(4*time.Second, time.Second, sent)
-	if !late.isOver() || newTerm(time.Minute, time.Second, sent).isOver() || newTerm(0, time.Second, sent).isOver() {
+	late := newTerm(4*time.Second, 4*time.Second, time.Second, sent)
+	if !late.isOver() || newTerm(time.Minute, time.Minute, time.Second, sent).isOver() || newTerm(0, 0, time.Second, sent).isOver() {
 		t.Fatal("wrong end")
 	}
 	late.extend(time.Now())
 	if !late.isOver() {
 		t.Fatal("an answer that came too late brought it back")
+	}
+}
+
+func (d *daemon) ttlMs(name string) int {
+	found := regexp.MustCompile(`ttl-ms\r\n:(\d+)`).FindStringSubmatch(d.ask("HOLDER " + name))
+	ms, _ := strconv.Atoi(found[1])
+	return ms
+}
+
+func TestOnlyWhatIsHeldForLongIsRenewed(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t)
+	for _, timeout := range []time.Duration{20 * time.Second, 5 * time.Second} {
+		locks := New(&redis.Options{Addr: d.address}, Settings{Timeout: timeout})
+		held, err := locks.Acquire(context.Background(), "job", Wish{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if timeout == 5*time.Second {
+			// Such a lease is short until the first renewal.
+			eventually(t, "longer", func() bool { return d.ttlMs("job") > 30_000 })
+		} else if ms := d.ttlMs("job"); ms < 30_000 {
+			t.Fatalf("a lease of %d ms", ms)
+		}
+		if err := held.Release(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if renewals := d.info("renewals"); timeout > 5*time.Second && renewals != 0 {
+			t.Fatalf("%d renewals", renewals)
+		}
+	}
+}
+
+func init() {
+	lookup = func(ctx context.Context, host string) ([]string, error) {
+		if host == "locks.test" {
+			return []string{"127.0.0.3", "127.0.0.2", "127.0.0.1"}, nil
+		}
+		return net.DefaultResolver.LookupHost(ctx, host)
+	}
+}
+
+func TestEachAddressOfTheNameIsTriedAndASilentOneLast(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t)
+	_, port, _ := net.SplitHostPort(d.address)
+	silent, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	locks := New(&redis.Options{Addr: "locks.test:" + port}, Settings{Timeout: time.Second})
+	if _, err := locks.Acquire(context.Background(), "job", Wish{}); !errors.Is(err, ErrNoAnswer) {
+		t.Fatal(err)
+	}
+	locks.settings.Timeout = 20 * time.Second
+	if _, err := locks.Acquire(context.Background(), "job", Wish{}); err != nil {
+		t.Fatal(err)
 	}
 }

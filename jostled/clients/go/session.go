@@ -63,7 +63,7 @@ func (l *Locks) Session(ctx context.Context, wish SessionWish) (*Session, error)
 			renewal: [][]any{{"SESSION", "RENEW", id}},
 			ending:  [][]any{{"SESSION", "CLOSE", id}},
 		}
-		k.term = newTerm(wish.TTL, l.settings.Timeout, sent)
+		k.term = newTerm(wish.TTL, wish.TTL, l.settings.Timeout, sent)
 		return &Session{ID: id, kept: k, errands: errands{locks: l}}, nil
 	})
 	if err != nil {

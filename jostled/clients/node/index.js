@@ -5,11 +5,15 @@ import { Term } from "./term.js";
 
 export { Held, HeldAll, LockError, LockLost, NoAnswer, NotGranted, Refused, Session, SessionHeld };
 
+/** Asks whether a connection lives. */
+const PING = [["PING"]];
+
 /** Takes locks at one daemon. */
 export class Locks {
   #options;
   #timeoutMs;
   #retries;
+  #addresses = {};
 
   /**
    * `options` are ioredis's, of which what has to do with repeated sending is not
@@ -32,7 +36,8 @@ export class Locks {
    *
    * `onLost(held)` is called once when the lock is lost before it is released:
    * for a lease at its end at the latest, also when the daemon does not answer;
-   * without a lease at most 4/3 of the timeout after the daemon's last sign.
+   * without a lease at most 4/3 of the timeout after the daemon's last sign, and 8.5 s
+   * after the request for it.
    *
    * Rejects with NotGranted, NoAnswer, Refused, the signal's reason, or LockLost
    * if the lease ended before its grant was known.
@@ -45,7 +50,7 @@ export class Locks {
       token = reply;
       return {
         title: `${name} (token ${token})`,
-        renewal: [["RENEW", name, String(token), "TTL", String(wish.ttlMs)]],
+        renewal: wish.ttlMs ? [["RENEW", name, String(token), "TTL", String(wish.ttlMs)]] : PING,
         ending: [["UNLOCK", name, String(token)]],
       };
     });
@@ -66,7 +71,9 @@ export class Locks {
       reply.forEach((token, at) => tokens.set(names[at], token));
       return {
         title: `${names.join(", ")} (tokens ${reply.join(", ")})`,
-        renewal: names.map((name, at) => ["RENEW", name, String(reply[at]), "TTL", String(wish.ttlMs)]),
+        renewal: wish.ttlMs
+          ? names.map((name, at) => ["RENEW", name, String(reply[at]), "TTL", String(wish.ttlMs)])
+          : PING,
         ending: names.map((name, at) => ["UNLOCK", name, String(reply[at])]),
       };
     });
@@ -115,7 +122,7 @@ export class Locks {
   }
 
   #line() {
-    return new Line(this.#options, this.#timeoutMs);
+    return new Line(this.#options, this.#timeoutMs, this.#addresses);
   }
 
   #kept(grant, { ttlMs, onLost }, term, line) {
@@ -145,12 +152,13 @@ export class Locks {
     return this.#tryOften(wish.signal, async (line) => {
       const sent = performance.now();
       // A grant whose answer does not arrive leaves a lease that nobody knows of.
-      // Taken for the timeout alone, it does not keep others out for long.
-      const firstMs = wish.ttlMs && Math.min(wish.ttlMs, Math.ceil(this.#timeoutMs));
+      // Taken for four timeouts at most, it does not keep others out for long; by default
+      // it survives a change of the member that serves.
+      const firstMs = wish.ttlMs && Math.min(wish.ttlMs, Math.ceil(4 * this.#timeoutMs));
       const lease = firstMs ? ["TTL", String(firstMs)] : [];
       const grant = granted(await this.#wait([...words, ...lease], name, wish, line, end));
-      let term = new Term(firstMs, this.#timeoutMs, sent);
-      if (firstMs !== wish.ttlMs || term.leftMs() < 2 * term.everyMs) {
+      let term = new Term(wish.ttlMs, this.#timeoutMs, sent, firstMs);
+      if (term.isLate()) {
         term = await this.#begin(grant, wish, line);
       }
       return this.#kept(grant, wish, term, line);
@@ -170,7 +178,7 @@ export class Locks {
     return reply;
   }
 
-  /** Gives a lease its whole length, from now on: it began at an unknown time. */
+  /** Gives it its whole length, from now on: it began at an unknown time. */
   async #begin(grant, wish, line) {
     const sent = performance.now();
     try {
@@ -179,8 +187,9 @@ export class Locks {
       if (error instanceof Refused) {
         throw new LockLost(`${grant.title}: the lease ended before it was known`, { cause: error });
       }
+      if (!wish.ttlMs) throw error;
       // Spares the next one the rest of a lease that nobody will use; where that
-      // fails, it ends by itself after the timeout.
+      // fails, it ends by itself, after four timeouts at most.
       const other = this.#line();
       await other.askAll(grant.ending, this.#timeoutMs).catch(() => {});
       other.close();

@@ -1,12 +1,12 @@
 import { LockLost, NoAnswer, Refused } from "./line.js";
 
-const UNRENEWED = "the lease ended, and no renewal was answered";
+const UNRENEWED = "it ended, and no renewal was answered";
 
 /**
  * Something that a connection owns, or that is renewed until it is given back.
  *
  * `grant` has `title`, for errors, and `renewal` and `ending`, the commands that
- * renew and end it; `ttlMs` is undefined for what its connection owns.
+ * renew it (or ask whether its connection lives) and end it; `ttlMs` is undefined for what its connection owns.
  */
 export class Kept {
   #grant;
@@ -26,7 +26,7 @@ export class Kept {
   constructor({ grant, ttlMs, term, line, newLine, onLost }) {
     [this.#grant, this.#ttlMs, this.#term] = [grant, ttlMs, term];
     [this.#line, this.#newLine, this.#onLost] = [line, newLine, onLost];
-    this.#later(term.everyMs);
+    this.#later(term.soonMs);
     this.#heed();
     if (ttlMs) this.#watch();
   }
@@ -104,13 +104,13 @@ export class Kept {
     this.#renewing = true;
     const sent = performance.now();
     try {
-      const commands = this.#ttlMs ? this.#grant.renewal : [["PING"]];
-      await this.#line.askAll(commands, this.#term.answerMs);
+      const limitMs = Math.max(0, Math.min(this.#term.answerMs, this.#term.leftMs()));
+      await this.#line.askAll(this.#grant.renewal, limitMs);
       this.#term.extend(sent);
     } catch (error) {
       if (!this.#ttlMs || error instanceof Refused) this._lose(error.message);
       else {
-        [this.#line, pauseMs] = [this.#newLine(), pauseMs / 4];
+        [this.#line, pauseMs] = [this.#newLine(), this.#term.againMs];
         this.#heed();
       }
     }

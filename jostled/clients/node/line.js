@@ -1,4 +1,9 @@
+import dns from "node:dns/promises";
+import { isIP } from "node:net";
 import { Redis, ReplyError } from "ioredis";
+
+/** How long one of several addresses of the daemon's name may take to connect. */
+const ADDRESS_MS = 1000;
 
 /** What can go wrong with a lock of jostled. */
 export class LockError extends Error {
@@ -15,8 +20,8 @@ export class NotGranted extends LockError {}
  * The daemon did not answer in time, or could not be reached.
  *
  * The connection is closed, which takes the request out of the line. A lock that
- * was granted in that moment ends with the connection; a lease, after the
- * timeout, since it gets its length only when its grant is known.
+ * was granted in that moment ends with the connection; a lease, after four
+ * timeouts at most, since it gets its length only when its grant is known.
  */
 export class NoAnswer extends LockError {}
 
@@ -37,22 +42,52 @@ function ours(cause) {
 /** A connection of one lock's own; what is not answered in time closes it. */
 export class Line {
   #redis;
+  #options;
+  #timeoutMs;
+  #addresses;
+  #address;
   #connecting;
   /** The error of a connection that is closed. */
   #ended;
   /** Who is told when it is closed. */
   #waiting = new Set();
 
+  /** `addresses.silent` is the address that was silent last: it is tried last. */
+  constructor(options, timeoutMs, addresses) {
+    [this.#options, this.#timeoutMs, this.#addresses] = [options, timeoutMs, addresses];
+  }
+
+  /** Tries the addresses of the name, each for as long as one may take. */
+  async #connect() {
+    const { host = "localhost", path, family = 0 } = this.#options;
+    const name = path === undefined && isIP(host) === 0;
+    const found = name ? await dns.lookup(host, { all: true, family }) : [{ address: host }];
+    const silent = ({ address }) => Number(address === this.#addresses.silent);
+    found.sort((one, other) => silent(one) - silent(other));
+    let why;
+    for (const { address } of found) {
+      if (this.#ended) throw this.#ended;
+      const limitMs = Math.min(this.#timeoutMs, found.length > 1 ? ADDRESS_MS : Infinity);
+      const error = await this.#try(address, limitMs, name ? { servername: host } : {});
+      if (error === undefined) return;
+      why = error;
+      if (error.code === "ETIMEDOUT") this.#addresses.silent = address;
+    }
+    throw why;
+  }
+
   /**
    * ioredis would connect again and send again what was not answered: all of
-   * that is off. `connect` is awaited by the first command.
+   * that is off.
    */
-  constructor(options, timeoutMs) {
-    this.#redis = new Redis({
-      keepAlive: 10_000,
-      ...options,
+  async #try(host, limitMs, names) {
+    const tls = this.#options.tls && { ...names, ...this.#options.tls };
+    const redis = (this.#redis = new Redis({
+      keepAlive: 1000,
+      ...this.#options,
+      ...(this.#options.path === undefined && { host, tls }),
       lazyConnect: true,
-      connectTimeout: timeoutMs,
+      connectTimeout: limitMs,
       retryStrategy: null,
       reconnectOnError: null,
       maxRetriesPerRequest: 0,
@@ -64,13 +99,28 @@ export class Line {
       commandTimeout: undefined,
       socketTimeout: undefined,
       blockingTimeout: undefined,
-    });
-    let why = new Error("the connection was closed");
-    this.#redis.on("error", (error) => (why = error));
-    this.#redis.on("close", () => {
-      this.#ended = ours(why);
-      for (const call of this.#waiting) queueMicrotask(() => call(this.#ended));
-    });
+    }));
+    // ioredis awaits the first answers, too.
+    this.#address = host;
+    let why;
+    redis.on("error", (error) => (why = error));
+    try {
+      await redis.connect();
+    } catch (error) {
+      redis.disconnect();
+      this.#address = undefined;
+      return why ?? error;
+    }
+    const gone = new Error("the connection was closed");
+    redis.on("close", () => this.#end(ours(why ?? gone)));
+    if (redis.status === "end") this.#end(ours(why ?? gone));
+  }
+
+  /** Tells, once, that the connection is closed. */
+  #end(error) {
+    if (this.#ended) return;
+    this.#ended = error;
+    for (const call of this.#waiting) queueMicrotask(() => call(error));
   }
 
   /** Calls back when the connection is closed by whomever. */
@@ -101,6 +151,7 @@ export class Line {
     } catch (error) {
       if (error instanceof ReplyError) throw ours(error);
       this.close();
+      if (!signal?.aborted) this.#addresses.silent = this.#address ?? this.#addresses.silent;
       if (signal?.aborted || error instanceof LockError) throw error;
       throw ours(error);
     } finally {
@@ -111,7 +162,7 @@ export class Line {
   }
 
   async #exchange(commands) {
-    await (this.#connecting ??= this.#redis.connect());
+    await (this.#connecting ??= this.#connect());
     const sent = commands.map((words) => this.#redis.call(...words));
     const replies = await Promise.allSettled(sent);
     const errors = replies.filter((reply) => reply.status === "rejected").map((reply) => reply.reason);
@@ -122,6 +173,7 @@ export class Line {
   }
 
   close() {
-    this.#redis.disconnect();
+    this.#end(new NoAnswer("the connection was closed"));
+    this.#redis?.disconnect();
   }
 }

@@ -3,6 +3,8 @@
 //! [`Settings`] holds what was written, [`Config`] the values that follow from it. A
 //! flag overrides the file.
 
+#[cfg(feature = "ha")]
+mod ha;
 mod settings;
 
 use std::net::SocketAddr;
@@ -18,7 +20,11 @@ use crate::log::{Format, Level};
 use crate::table;
 use crate::users::Users;
 
-pub use settings::{Settings, StoreKind};
+#[cfg(feature = "ha")]
+pub use ha::HaConfig;
+#[cfg(feature = "ha")]
+pub(crate) use ha::machine;
+pub use settings::{Compact, Settings, StoreKind};
 
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
@@ -105,6 +111,9 @@ pub struct Config {
     pub data: Option<PathBuf>,
     /// See [`Settings::store`].
     pub store: StoreKind,
+    /// The group of jostleds that this one belongs to.
+    #[cfg(feature = "ha")]
+    pub ha: Option<HaConfig>,
     /// See [`Settings::after_crash`].
     pub after_crash: AfterCrash,
     /// The longest lease.
@@ -209,12 +218,22 @@ impl Settings {
         let max_ttl_ms = self
             .max_ttl
             .map_or(no_ttl, |seconds| seconds.saturating_mul(1000));
+        #[cfg(feature = "ha")]
+        let ha = self.ha(inherits, &env)?;
+        #[cfg(not(feature = "ha"))]
+        if self.ha_name.is_some() {
+            let text = "this jostled was built without --ha-name; `cargo build --release -p \
+                        jostle-lockd --features services` makes one that has it, and packages have it";
+            return Err(ConfigError::Value(text.to_owned()));
+        }
         let config = Config {
             listen,
             tls,
             unix,
             data,
             store: self.store.unwrap_or(StoreKind::None),
+            #[cfg(feature = "ha")]
+            ha,
             after_crash,
             max_ttl_ms: max_ttl_ms.min(TTL_MAX_MS),
             restored: self.restored,
@@ -370,6 +389,8 @@ impl Config {
         if self.store == StoreKind::File && self.data.is_none() {
             return wrong("--store file needs a data directory: --data none has none".into());
         }
+        #[cfg(feature = "ha")]
+        self.check_ha()?;
         if self.reserve_connections >= connections {
             return wrong("--reserve-connections leaves none for others".into());
         }
@@ -467,6 +488,37 @@ mod tests {
             assert!(resolved(toml, &[]).is_err(), "{toml}");
         }
         assert!(toml::from_str::<Settings>("max-conections = 1").is_err());
+    }
+
+    #[cfg(feature = "ha")]
+    #[test]
+    fn a_group_needs_an_etcd_and_what_it_can_store() {
+        let group = "ha-name = 'g'\nha-etcd = ['http://a:1', 'b:2']\n";
+        let ha = resolved(group, &[]).unwrap().ha.unwrap();
+        assert!(ha.compact && ha.etcd.endpoints[1].to_string() == "b:2");
+        for (more, what) in [
+            ("store = 'file'", "--store exclude each other"),
+            ("data = 'none'", "needs a data directory"),
+            ("max-request = '1M'", "at most 256K"),
+            ("tcp-keepalive = 6", "--tcp-keepalive is at least 7"),
+            ("ha-user = 'u'", "needs --ha-password-file"),
+            ("ha-cert = '/c'", "go together"),
+            ("ha-member = 'a/b'", "letters, digits"),
+        ] {
+            let error = resolved(&format!("{group}{more}"), &[]).unwrap_err();
+            assert!(error.to_string().contains(what), "{more}: {error}");
+        }
+        for (toml, what) in [
+            ("ha-name = 'g'", "needs --ha-etcd"),
+            ("ha-etcd = ['a:1']", "needs --ha-name"),
+            ("ha-name = 'g'\nha-etcd = ['a']", "write http://HOST:PORT"),
+            ("ha-name = 'g'\nha-etcd = ['https://a:1']", "needs --ha-ca"),
+        ] {
+            let error = resolved(toml, &[]).unwrap_err();
+            assert!(error.to_string().contains(what), "{toml}: {error}");
+        }
+        let error = resolved(group, &[("LISTEN_FDS", "1")]).unwrap_err();
+        assert!(error.to_string().contains("takes no sockets"), "{error}");
     }
 
     #[test]

@@ -3,11 +3,15 @@
 //!
 //! [`table`] makes the decisions and is pure; [`server`] serves clients; [`tokens`]
 //! ensures that a fencing token is never given out twice; [`store`] keeps leases and
-//! sessions over the daemon's end; [`config`] holds the settings. The same library serves the binary `jostled` and programs that embed a
-//! daemon. It contains nothing of the benchmark.
+//! sessions over the daemon's end; `ha` keeps them over the machine's; [`config`] holds the
+//! settings. The same library serves the binary `jostled` and programs that embed a daemon. It contains nothing of the benchmark.
 
 pub mod config;
+#[cfg(feature = "ha")]
+mod etcd;
 mod glob;
+#[cfg(any(test, feature = "ha"))]
+pub mod ha;
 pub mod handover;
 pub mod log;
 pub mod server;

@@ -1,5 +1,6 @@
 //! The binary `jostled`: flags, file, signals, and the library's server.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,11 +33,11 @@ Every flag can stand in the file of --config too, without its dashes, as TOML:
   max-memory = \"2G\"
 
 SIGTERM and SIGINT end it cleanly: those who wait get an error, replies are
-sent, the exit code is 0. All locks end with it. SHUTDOWN DRAIN 30s waits for
-holders before. SIGHUP reads passwords, users and certificates again, and no
-lock is lost. SIGUSR2, or the command HANDOVER, lets the program that is
-installed now take this one's place, with all locks and connections (those with
-TLS end).")]
+sent, the exit code is 0. All locks end with it, unless --store or --ha-name
+keeps them. SHUTDOWN DRAIN 30s waits for holders before. SIGHUP reads
+passwords, users and certificates again, and no lock is lost. SIGUSR2, or the
+command HANDOVER, lets the program that is installed now take this one's
+place, with all locks and connections (those with TLS end).")]
 struct Cli {
     /// TOML file with settings; flags win over it
     #[arg(long, value_name = "FILE")]
@@ -49,6 +50,11 @@ struct Cli {
     /// Take over from the previous program, whose state is on standard input
     #[arg(long, hide = true)]
     take_over: bool,
+
+    /// Create the keys of a new group (--ha-name) in etcd, once, and exit
+    #[cfg(feature = "ha")]
+    #[arg(long)]
+    ha_init: bool,
 
     #[command(flatten)]
     settings: Settings,
@@ -88,24 +94,34 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let settings = read(&cli)?;
     obey(&settings);
     let config = resolve(settings, inherits)?;
+    #[cfg(feature = "ha")]
+    if cli.ha_init {
+        return Ok(server::init(&config)?);
+    }
     // Threads that start while the signals are held back never get one: all signals
-    // come to the thread that does the handover.
-    let held = jostle_sys::signal::hold_back(&SIGNALS)?;
+    // come to the thread that does the handover. A member of a group does none, and waits.
+    #[cfg(feature = "ha")]
+    let alone = config.ha.is_none();
+    #[cfg(not(feature = "ha"))]
+    let alone = true;
+    let held = alone.then(|| jostle_sys::signal::hold_back(&SIGNALS));
+    let held = held.transpose()?;
     // Before the first client: signals that come from now on have their handlers.
     let stop = signals::on(&signals::END)?;
     let hangup = signals::on(&[SIGHUP])?;
     hangup.set_nonblocking(true)?;
     let asked = signals::on(&[SIGUSR2])?;
-    let mut server = match cli.take_over {
-        true => Server::take_over(config.clone())?,
-        false => Server::bind_with(config.clone(), inherited()?)?,
+    let again = || settle(&cli, inherits);
+    let Some(mut server) = serving(&cli, &config, &stop, again)? else {
+        say("ended");
+        return Ok(());
     };
     server.allow_handover(Successor {
         program: Program::own()?,
         signal: asked,
         signals: SIGNALS.to_vec(),
     })?;
-    announce(&server, &config);
+    announce(&server, &config, alone);
     if let Some(notifier) = Notifier::from_env() {
         server.notify(notifier);
     }
@@ -119,6 +135,27 @@ fn run(cli: Cli) -> Result<(), Failure> {
     )?;
     say("ended");
     Ok(())
+}
+
+/// The server, once it is this jostled's turn; `None`: its end has come first.
+#[cfg_attr(
+    not(feature = "ha"),
+    expect(unused_variables, reason = "nothing is waited for")
+)]
+fn serving(
+    cli: &Cli,
+    config: &Config,
+    stop: &UnixStream,
+    again: impl FnOnce() -> Result<Config, ConfigError>,
+) -> Result<Option<Server>, Failure> {
+    if cli.take_over {
+        return Ok(Some(Server::take_over(config.clone())?));
+    }
+    #[cfg(feature = "ha")]
+    if config.ha.is_some() {
+        return Ok(server::Candidate::join(config.clone())?.wait(stop, again)?);
+    }
+    Ok(Some(Server::bind_with(config.clone(), inherited()?)?))
 }
 
 /// Flags, file and environment, as they are now.
@@ -153,10 +190,11 @@ fn obey(settings: &Settings) {
     log::set(level.unwrap_or_default(), format.unwrap_or_default());
 }
 
-fn announce(server: &Server, config: &Config) {
+fn announce(server: &Server, config: &Config, alone: bool) {
     let unix = config.unix.as_ref().map(|(path, _)| path.as_path());
     start::announce(server.addresses(), unix, say);
-    if let Some(address) = server.metrics_address() {
+    // A standby has told it already.
+    if let Some(address) = server.metrics_address().filter(|_| alone) {
         say(&format!("metrics on http://{address}/metrics"));
     }
     let fewer = limits::fewer(server.max_connections(), config.max_connections);

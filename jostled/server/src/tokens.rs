@@ -125,6 +125,14 @@ pub enum StoreError {
     /// Another daemon has it.
     #[error("{}: in use by another jostled", .0.display())]
     InUse(PathBuf),
+    /// Its locks are those of a group.
+    #[error(
+        "{}: this data directory belongs to a group of jostleds, which may serve its locks: give \
+         --ha-name and --ha-etcd. To leave the group, stop all other members and give --restored \
+         once: all locks are discarded, tokens go on 2^40 later, and locks are granted after \
+         --max-ttl", .0.display()
+    )]
+    Grouped(PathBuf),
     /// The file exists, but neither of its records is whole.
     #[error(
         "{}: no valid record; starting without it could repeat fencing tokens. Restore the \

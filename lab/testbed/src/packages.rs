@@ -48,6 +48,7 @@ pgbouncer pgbouncer the pooler before which `jostle who` must not name a session
 mariadb-server mariadbd the server that the target `mariadb` launches
 mariadb-client mariadb-slap a load generator with a thread for each connection, for the tests of `jostle judge`
 etcd-server etcd the server that the target `etcd` launches
+etcd-client etcdctl what makes users of an etcd, for the tests of jostled's groups
 zookeeper /usr/share/java/zookeeper.jar the server that the target `zookeeper` launches, in Java
 memcached memcached the server that the target `memcached` launches
 nats-server nats-server the server that the target `nats` launches
@@ -77,8 +78,8 @@ maven mvn builds the locks in Java that `pipe` is tested with
 default-jdk-headless javac compiles and runs them
 ";
 
-/// The packages that `cargo xtask screens`, `peers --clients`, `validate judge-cases` and `validate
-/// situations` need beside all of these.
+/// The packages that `cargo xtask screens`, `peers --clients`, `validate judge-cases`, `validate
+/// situations` and `validate ha` need beside all of these.
 const REFERENCE: &str = "\
 webp cwebp makes the pictures of `cargo xtask screens` small
 libmemcached-dev /usr/include/libmemcached/memcached.h the client that the target `memcached` is compared with

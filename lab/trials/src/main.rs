@@ -35,6 +35,12 @@ enum Task {
     /// A server that hands one lock from client to client; called by `peers --services`
     #[command(hide = true)]
     Relay { port: u16 },
+    /// Clients of jostleds on three hosts, or their witness; called by `validate ha`
+    #[command(hide = true)]
+    Ha {
+        #[command(subcommand)]
+        part: validate::ha::Part,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,6 +49,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Validate { subject } => validate::run(&subject),
         Task::Peers(options) => peers::run(&options),
+        Task::Ha { part } => part.run(),
         Task::Relay { port } => Ok(jostle_testbed::relay::run(port)?),
     }
 }

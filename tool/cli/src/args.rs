@@ -77,6 +77,15 @@ pub(crate) enum Verb {
         /// Print the commands that fix the findings, for a root shell; run none of them
         #[arg(long)]
         fix: bool,
+        /// Look at the members of an etcd that is to keep jostled's state (--ha-etcd) instead:
+        /// http:// addresses, separated by commas
+        #[arg(
+            long,
+            value_name = "URL",
+            value_delimiter = ',',
+            conflicts_with = "fix"
+        )]
+        etcd: Vec<String>,
     },
     /// Be a server that a target brings along; the keeper's business
     #[command(hide = true)]

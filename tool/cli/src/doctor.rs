@@ -1,7 +1,9 @@
 //! How `jostle doctor` prints its findings: worst first, the remedy below each,
 //! and one closing sentence; with `--fix` as commands for a shell.
 //!
-//! The engine makes the survey; this module only prints it.
+//! The engine makes the survey of the machine; this module only prints it.
+
+pub(crate) mod etcd;
 
 use jostle_engine::preflight::{Finding, SHELL, Severity};
 use jostle_model::text::one_line;
@@ -14,8 +16,8 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
     sorted
 }
 
-/// The whole text, with a newline at its end.
-pub(crate) fn render(findings: &[Finding]) -> String {
+/// The whole text with this last sentence, and a newline at its end.
+pub(crate) fn render(findings: &[Finding], closing: &str) -> String {
     let sorted = worst_first(findings);
     let width = sorted.iter();
     let width = width.map(|f| f.what.chars().count()).max().unwrap_or(0);
@@ -27,7 +29,7 @@ pub(crate) fn render(findings: &[Finding]) -> String {
             text += &format!("{:<6}  {:<width$}  -> {remedy}\n", "", "");
         }
     }
-    text + "\n" + &closing(findings) + "\n"
+    text + "\n" + closing + "\n"
 }
 
 /// A line for each finding that is not fine: the command that fixes it, followed by the
@@ -75,7 +77,7 @@ fn word(matters: Severity) -> &'static str {
 }
 
 /// The worst finding, in one sentence.
-fn closing(findings: &[Finding]) -> String {
+pub(crate) fn closing(findings: &[Finding]) -> String {
     let count = |matters| findings.iter().filter(|f| f.matters == matters).count();
     let (blocks, bends, notes) = (
         count(Severity::Blocks),
@@ -140,7 +142,7 @@ fine    CPUs       2 of 2 may be used
 
 1 thing must change before the default measurements can run here.
 ";
-        assert_eq!(render(&findings), expected);
+        assert_eq!(render(&findings, &closing(&findings)), expected);
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub fn main() -> ExitCode {
         Verb::Targets(targets) => list(&targets),
         Verb::Who(asked) => who::who(&asked),
         Verb::Explain(asked) => explain::explain(&asked),
-        Verb::Doctor { fix } => examine(fix),
+        Verb::Doctor { fix, etcd } => examine(fix, &etcd),
         Verb::Serve { server, at, keep } => serve::serve(&server, at.as_deref(), keep.as_deref()),
         Verb::Disturb { words } => calibrate::disturb(&words),
         Verb::Completions { shell } => completion::script(shell),
@@ -372,8 +372,13 @@ fn list(asked: &args::Targets) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// `fix`: as commands for a shell.
-fn examine(fix: bool) -> Result<u8, Failure> {
+/// `fix`: as commands for a shell. With members of an etcd, these and not the machine.
+fn examine(fix: bool, etcd: &[String]) -> Result<u8, Failure> {
+    if !etcd.is_empty() {
+        let findings = doctor::etcd::survey(etcd);
+        print(&doctor::render(&findings, doctor::etcd::closing(&findings)))?;
+        return Ok(0);
+    }
     let machine = Machine::read();
     let first = Look::now();
     let last = first.after(Duration::from_millis(500));
@@ -383,7 +388,7 @@ fn examine(fix: bool) -> Result<u8, Failure> {
     print(&match fix {
         // The shell whose limits are raised is the parent of this process.
         true => doctor::commands(&findings, std::os::unix::process::parent_id()),
-        false => doctor::render(&findings),
+        false => doctor::render(&findings, &doctor::closing(&findings)),
     })?;
     Ok(0)
 }

@@ -3,15 +3,10 @@
 //! lease, and owns the lock when no key there is older. Otherwise it watches the key just
 //! before its own. The key's create revision is the fencing token.
 //!
-//! `rpc` has the calls, `messages` their messages, `server` the queries to a server
-//! before the first lock, and `target` what the workers share.
+//! `rpc` has the calls, `server` the queries to a server before the first lock, and `target`
+//! what the workers share.
 
-mod carrier;
-mod failure;
-#[cfg(test)]
-mod fake;
 mod launch;
-mod messages;
 mod rpc;
 mod server;
 mod target;
@@ -20,16 +15,17 @@ pub(crate) mod who;
 use crate::Traffic;
 use crate::address::any;
 use crate::prelude::*;
-use failure::Failure;
+use jostle_etcd::Failure;
+use jostle_etcd::after;
+use jostle_etcd::messages::{
+    CREATE, Compare, DELETE, DELETE_RANGE, DeleteRangeRequest, DeleteRangeResponse, Empty,
+    KeepAliveResponse, KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, PutRequest,
+    RANGE, RangeRequest, RangeResponse, Request, RequestOp, SortOrder, SortTarget, TXN, TxnRequest,
+    TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 pub use launch::Launch;
-use messages::{
-    CREATE, Compare, DELETE, DeleteRangeRequest, DeleteRangeResponse, Empty, KeepAliveResponse,
-    KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, PutRequest, RangeRequest,
-    RangeResponse, Request, RequestOp, SortOrder, SortTarget, TxnRequest, TxnResponse, WatchCreate,
-    WatchRequest, WatchResponse,
-};
 use rpc::Channel;
 use server::{admitted, told};
 use std::time::Duration;
@@ -45,9 +41,6 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const KEEP_ALIVE_CALL: &str = "LeaseKeepAlive";
-const TXN: &str = "/etcdserverpb.KV/Txn";
-const RANGE: &str = "/etcdserverpb.KV/Range";
-const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// As etcdctl names a server with TLS.
@@ -55,16 +48,6 @@ const TLS_SCHEME: &str = "https";
 
 /// Where name and password stand that etcdctl would take.
 const VARIABLES: [&str; 2] = ["ETCDCTL_USER", "ETCDCTL_PASSWORD"];
-
-/// The end of the range of all keys that begin so.
-fn after(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    // Ours end with a colon or a slash.
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end
-}
 
 /// One worker's session.
 #[derive(Debug)]
@@ -170,9 +153,7 @@ impl EtcdLock {
     /// oldest.
     fn enter(&self, key: usize) -> Result<(i64, bool), CallError> {
         let own = self.own(key);
-        let op = |request| RequestOp {
-            request: Some(request),
-        };
+        let op = RequestOp::from;
         let oldest = || {
             let prefix = self.prefix(key);
             op(Request::Range(RangeRequest {
@@ -187,12 +168,14 @@ impl EtcdLock {
         let put = PutRequest {
             key: own.clone(),
             lease: self.lease,
+            ..PutRequest::default()
         };
         let request = TxnRequest {
             compare: vec![Compare {
                 target: CREATE,
                 key: own.clone(),
                 create_revision: Some(0),
+                value: None,
             }],
             success: vec![op(Request::Put(put)), oldest()],
             failure: vec![op(Request::Range(exactly(own))), oldest()],
@@ -239,6 +222,7 @@ impl EtcdLock {
                 sort_order: SortOrder::Descend.into(),
                 sort_target: SortTarget::Create.into(),
                 max_create_revision: own - 1,
+                ..RangeRequest::default()
             };
             let found = self.channel.call::<RangeResponse>(RANGE, &request, true);
             let found = match found {
@@ -353,7 +337,9 @@ fn failed(call: &'static str, failure: &Failure) -> CallError {
         Failure::Late => {
             CallError::saying(call, Errno::TIME, "the server has not answered in time")
         }
-        Failure::Foreign(_) | Failure::Said(_) => said(Errno::PROTO),
+        Failure::Foreign(_) | Failure::Refused(..) | Failure::Long(_) | Failure::Said(_) => {
+            said(Errno::PROTO)
+        }
     }
 }
 

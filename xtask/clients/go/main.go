@@ -47,9 +47,27 @@ func several(ctx context.Context, client *redis.Client, act string, pipe redis.P
 	fmt.Println(act, granted)
 }
 
+// follow renews a lease for as long as it runs; see ../groups.py.
+func follow(ctx context.Context, client *redis.Client) {
+	token, err := client.Do(ctx, "LOCK", "job", "TTL", 20000).Int64()
+	must(err)
+	fmt.Println("token", token)
+	for last := ""; ; time.Sleep(100 * time.Millisecond) {
+		sent := time.Now()
+		text := said(client.Do(ctx, "RENEW", "job", token, "TTL", 20000).Result())
+		if ms := time.Since(sent).Milliseconds(); text != last || ms > 300 {
+			fmt.Println(ms, text)
+		}
+		last = text
+	}
+}
+
 func main() {
 	ctx, address, means := context.Background(), "127.0.0.1:"+os.Args[1], os.Args[2]
 	fmt.Println("version go-redis", redis.Version())
+	if means == "group" {
+		follow(ctx, redis.NewClient(&redis.Options{Addr: "locks:" + os.Args[1]}))
+	}
 	client := redis.NewClient(&redis.Options{Addr: address, ReadTimeout: 10 * time.Second})
 	token, err := client.Do(ctx, "LOCK", "job", "TTL", 60000).Int64()
 	must(err)

@@ -28,6 +28,19 @@ export async function timeout(call) {
   process.exit(0);
 }
 
+/** Renews a lease for as long as it runs; see ../groups.py. */
+export async function follow(ask) {
+  const token = await ask(["LOCK", "job", "TTL", "20000"]);
+  console.log("token", token);
+  for (let last; ; await new Promise((go) => setTimeout(go, 100))) {
+    const sent = performance.now();
+    const said = await errorOf(ask(["RENEW", "job", String(token), "TTL", "20000"]));
+    const ms = Math.round(performance.now() - sent);
+    if (said !== last || ms > 300) console.log(ms, said);
+    last = said;
+  }
+}
+
 async function errorOf(call) {
   try {
     return String(await call);

@@ -59,27 +59,31 @@ const TRIALS: [Trial; 20] = [
 
 /// A library's program as a shell's function: it is built if need be, and becomes the shell.
 /// The version of a library in Java, which does not tell its own, stands in the pom.
-const PROGRAMS: &str = r#"
+/// `$WITHIN` is the beginning of a command line that runs it in some other place.
+pub(super) const PROGRAMS: &str = r#"
 cd xtask/clients
-python() { exec "$ROOT/target/redis-py/8/bin/python" -B "$@"; }
-node() { copy node raw-node; install; exec node "$@"; }
+python() { exec $WITHIN "$ROOT/target/redis-py/8/bin/python" -B "$@"; }
+node() { copy node raw-node; install; exec $WITHIN node "$@"; }
 java() {
     class=$1 version=$(grep -A1 "<artifactId>$2<" java/pom.xml | grep -o '[0-9][^<]*'); shift 2
     copy java raw-java; maven package
-    exec java -cp 'target/classes:target/lib/*' "$class" "$@" "$version"
+    exec $WITHIN java -cp 'target/classes:target/lib/*' "$class" "$@" "$version"
 }
 client=$1; shift
 case $client in
 redis-py) python redis_py.py "$@" ;;
+'package python in a group')
+    export PYTHONPATH="$ROOT/jostled/clients/python"
+    python "$PYTHONPATH/tests/group.py" "$@" ;;
 'redis-py asyncio') python asyncio_redis_py.py "$@" ;;
-go-redis) cd go; go build -o "$PLACE/raw-go" .; exec "$PLACE/raw-go" "$@" ;;
+go-redis) cd go; go build -o "$PLACE/raw-go" .; exec $WITHIN "$PLACE/raw-go" "$@" ;;
 ioredis) node ioredis.mjs "$@" ;;
 node-redis) node node_redis.mjs "$@" ;;
 jedis) java RawJedis jedis "$@" ;;
 lettuce) java RawLettuce lettuce-core "$@" ;;
 redis-rs)
     cargo build --quiet --locked --manifest-path rust/Cargo.toml
-    exec "$PLACE/rust/debug/raw" "$@" ;;
+    exec $WITHIN "$PLACE/rust/debug/raw" "$@" ;;
 hiredis)
     cc -Wall -Werror -o "$PLACE/raw-hiredis" hiredis.c $(pkg-config --cflags --libs hiredis)
     exec "$PLACE/raw-hiredis" "$@" ;;

@@ -1,6 +1,8 @@
 // Locks with ioredis, against a daemon that is killed, stopped and cut off.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import dns from "node:dns/promises";
+import { createServer } from "node:net";
+import { describe, mock, test } from "node:test";
 import { LockLost, Locks, NoAnswer, NotGranted, Refused } from "../index.js";
 import { Term } from "../term.js";
 import { Daemon, eventually } from "./service.js";
@@ -205,3 +207,32 @@ describe("jostle-lock", { concurrency: 8 }, () => {
     assert(!new Term(60_000, 1000, sent).isOver() && !new Term(undefined, 1000, sent).isOver());
   });
 });
+
+const ttlMs = async (daemon) => Number((await daemon.ask("HOLDER job")).match(/ttl-ms\r\n:(\d+)/)[1]);
+
+test("only what is held for long is renewed", () =>
+  inWorld(async ({ daemon, options }) => {
+    const held = await new Locks(options, { timeoutMs: 20_000 }).acquire("job", { ttlMs: 60_000 });
+    assert((await ttlMs(daemon)) > 30_000);
+    await held.release();
+    assert.equal(await daemon.info("renewals"), 0);
+    // Such a lease is short until the first renewal.
+    const longer = await new Locks(options, { timeoutMs: 5000 }).acquire("job", { ttlMs: 60_000 });
+    await eventually("longer", async () => (await ttlMs(daemon)) > 30_000);
+    await longer.release();
+  }));
+
+test("each address of the name is tried and a silent one last", () =>
+  inWorld(async ({ daemon }) => {
+    const found = ["127.0.0.3", "127.0.0.2", "127.0.0.1"].map((address) => ({ address, family: 4 }));
+    mock.method(dns, "lookup", async () => found);
+    const silent = createServer();
+    await new Promise((ready) => silent.listen(daemon.port, "127.0.0.2", ready));
+    try {
+      const locks = new Locks({ host: "locks", port: daemon.port }, { timeoutMs: 1000, retries: 20 });
+      await (await locks.acquire("job", { waitMs: 0 })).release();
+    } finally {
+      silent.close();
+      mock.restoreAll();
+    }
+  }));

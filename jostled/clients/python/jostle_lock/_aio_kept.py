@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 
-from ._terms import LOOK_S, LockLost, NoAnswer, Refused
+from ._terms import LOOK_S, UNRENEWED, LockLost, NoAnswer, Refused
 
 
 class Kept:
@@ -68,7 +68,7 @@ class Kept:
 
     async def _keep(self):
         """Renews a lease; without one, asks whether the connection lives."""
-        pause_s = self._term.every_s
+        pause_s = self._term.first_every_s
         while not await self._is_over_within(pause_s):
             pause_s = self._term.every_s
             try:
@@ -79,7 +79,7 @@ class Kept:
                 if self._wish.ttl_s is None:
                     self._lose(str(error))
                 self._line = self._new_line()
-                pause_s /= 4
+                pause_s = self._term.again_s
         if self._reason is not None:
             await self._line.close()
 
@@ -102,9 +102,8 @@ class Kept:
 
     async def _confirm(self):
         sent = time.monotonic()
-        lease = self._wish.ttl_s is not None
-        commands = self._wish.renew(self._grant) if lease else [["PING"]]
-        await self._line.ask_all(commands, self._term.answer_s)
+        limit_s = max(0.0, min(self._term.answer_s, self._term.left_s()))
+        await self._line.ask_all(self._wish.renew(self._grant), limit_s)
         self._term.extend(sent)
 
     async def _watch(self):
@@ -114,7 +113,7 @@ class Kept:
         while left_s > 0:
             await asyncio.sleep(left_s)
             left_s = self._term.left_s()
-        self._lose("the lease ended, and no renewal was answered")
+        self._lose(UNRENEWED)
 
     def _lose(self, reason):
         """Marks it as lost, which is final, and tells once."""
@@ -131,7 +130,7 @@ class Kept:
             await said
 
     def _why(self):
-        reason = self._reason or "the lease ended, and no renewal was answered"
+        reason = self._reason or UNRENEWED
         return f"{self._wish.title(self._grant)}: {reason}"
 
 

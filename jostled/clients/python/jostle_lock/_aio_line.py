@@ -1,20 +1,55 @@
 """A connection of redis-py's asyncio that nobody else uses."""
 
 import asyncio
+import socket
 
 import redis.asyncio
 
-from ._terms import NoAnswer, own_connection, refused
+from ._terms import ADDRESS_S, NoAnswer, keep_alive, own_connection, refused
+
+
+class _AnyAddress(redis.asyncio.Connection):
+    """Tries the addresses of a name, each for as long as one may take."""
+
+    async def _connect(self):
+        why, loop = None, asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        if len(found) > 1:
+            self.socket_connect_timeout = min(self.socket_connect_timeout, ADDRESS_S)
+        for one in self.addresses.order(found):
+            self.address = one[4]
+            try:
+                await super()._connect()
+                return keep_alive(self._writer.get_extra_info("socket"))
+            except (OSError, asyncio.TimeoutError) as error:
+                why = error
+                if not isinstance(error, ConnectionError):
+                    self.addresses.blame(self.address)
+        self.address = None
+        raise why
+
+    def _connection_arguments(self):
+        return {**super()._connection_arguments(), "host": self.address[0]}
+
+
+class _Secured(redis.asyncio.SSLConnection, _AnyAddress):
+    """Over TLS."""
+
+    def _connection_arguments(self):
+        return {**super()._connection_arguments(), "server_hostname": self.host}
 
 
 class Line:
     """A connection of one lock's own; what is not answered in time closes it."""
 
-    def __init__(self, url, timeout_s, options):
+    def __init__(self, url, timeout_s, options, addresses):
         settings = own_connection(timeout_s, options)
         settings["socket_timeout"] = None  # It would end a wait; `ask` has the limits.
         pool = redis.asyncio.ConnectionPool.from_url(url, **settings)
+        ours = {redis.asyncio.Connection: _AnyAddress, redis.asyncio.SSLConnection: _Secured}
+        pool.connection_class = ours.get(pool.connection_class, pool.connection_class)
         self._connection, self._timeout_s = pool.make_connection(), timeout_s
+        self._connection.addresses, self._connection.address = addresses, None
 
     async def ask(self, words, limit_s):
         """The reply, or NoAnswer or Refused; waits for at most `limit_s` (None: for ever)."""
@@ -27,6 +62,7 @@ class Line:
         except (redis.ResponseError, redis.AuthenticationError) as error:
             raise refused(error) from error  # It is about the connection.
         except (redis.RedisError, OSError, asyncio.TimeoutError) as error:
+            self._connection.addresses.blame(self._connection.address)
             await self.close()
             late = f"no answer to {commands[0][0]} in time"
             raise NoAnswer(str(error) or late) from error

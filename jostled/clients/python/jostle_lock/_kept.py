@@ -3,7 +3,7 @@
 import threading
 import time
 
-from ._terms import LOOK_S, LockLost, NoAnswer, Refused
+from ._terms import LOOK_S, UNRENEWED, LockLost, NoAnswer, Refused
 
 
 class Kept:
@@ -76,7 +76,7 @@ class Kept:
                 self._line.close()
 
     def _keep_on(self):
-        pause_s = self._term.every_s
+        pause_s = self._term.first_every_s
         while not self._is_over_within(pause_s):
             pause_s = self._term.every_s
             try:
@@ -87,7 +87,7 @@ class Kept:
                 if self._wish.ttl_s is None:
                     self._lose(str(error))
                 self._line = self._new_line()
-                pause_s /= 4
+                pause_s = self._term.again_s
 
     def _is_over_within(self, limit_s):
         """Waits; for a shorter time if the connection ends, which a lease then replaces."""
@@ -105,9 +105,8 @@ class Kept:
 
     def _confirm(self):
         sent = time.monotonic()
-        lease = self._wish.ttl_s is not None
-        commands = self._wish.renew(self._grant) if lease else [["PING"]]
-        self._line.ask_all(commands, self._term.answer_s)
+        limit_s = max(0.0, min(self._term.answer_s, self._term.left_s()))
+        self._line.ask_all(self._wish.renew(self._grant), limit_s)
         self._term.extend(sent)
 
     def _watch(self):
@@ -116,7 +115,7 @@ class Kept:
             if self._over.wait(left_s):
                 return
             left_s = self._term.left_s()
-        self._lose("the lease ended, and no renewal was answered")
+        self._lose(UNRENEWED)
 
     def _end(self, reason):
         """Marks it as lost, which is final; False if it was over before."""
@@ -134,7 +133,7 @@ class Kept:
             self._on_lost(self)
 
     def _why(self):
-        reason = self._reason or "the lease ended, and no renewal was answered"
+        reason = self._reason or UNRENEWED
         return f"{self._wish.title(self._grant)}: {reason}"
 
 

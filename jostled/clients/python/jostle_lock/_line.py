@@ -1,20 +1,55 @@
 """A connection of redis-py that nobody else uses."""
 
+import socket
 import threading
 import time
 
 import redis
 
-from ._terms import NoAnswer, own_connection, refused
+from ._terms import ADDRESS_S, NoAnswer, keep_alive, own_connection, refused
+
+
+class _AnyAddress(redis.Connection):
+    """Tries the addresses of a name, each for as long as one may take."""
+
+    def _connect(self):
+        kind, why = socket.SOCK_STREAM, None
+        found = socket.getaddrinfo(self.host, self.port, 0, kind)
+        limit_s = self.socket_connect_timeout
+        limit_s = limit_s if len(found) == 1 else min(limit_s, ADDRESS_S)
+        for family, _, _, _, address in self.addresses.order(found):
+            sock, self.address = socket.socket(family, kind), address
+            try:
+                sock.settimeout(limit_s)
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                keep_alive(sock)
+                sock.settimeout(self.socket_timeout)
+                return sock
+            except OSError as error:
+                why = error
+                sock.close()
+                if isinstance(error, socket.timeout):
+                    self.addresses.blame(address)
+        self.address = None
+        raise why
+
+
+class _Secured(redis.SSLConnection, _AnyAddress):
+    """Over TLS."""
 
 
 class Line:
     """A connection of one lock's own; what is not answered in time closes it."""
 
-    def __init__(self, url, timeout_s, options):
+    def __init__(self, url, timeout_s, options, addresses):
         settings = own_connection(timeout_s, options)
         pool = redis.ConnectionPool.from_url(url, **settings)
+        ours = {redis.Connection: _AnyAddress, redis.SSLConnection: _Secured}
+        pool.connection_class = ours.get(pool.connection_class, pool.connection_class)
         self._connection = pool.make_connection()
+        self._connection.addresses, self._connection.address = addresses, None
 
     def ask(self, words, limit_s):
         """The reply, or NoAnswer or Refused; waits for at most `limit_s` (None: for ever)."""
@@ -29,6 +64,7 @@ class Line:
         except (redis.ResponseError, redis.AuthenticationError) as error:
             raise refused(error) from error  # It is about the connection.
         except (redis.RedisError, OSError) as error:
+            self._connection.addresses.blame(self._connection.address)
             self.close()
             raise NoAnswer(str(error)) from error
         except BaseException:  # An interrupt: the answer would be taken for the next one's.

@@ -6,6 +6,7 @@ from ._kept import Held, HeldAll
 from ._line import Line
 from ._session import Session
 from ._terms import (
+    Addresses,
     LockLost,
     NoAnswer,
     NotGranted,
@@ -32,7 +33,7 @@ class Locks:
         if not timeout_s > 0:
             raise ValueError("timeout_s is more than 0")
         self._url, self._timeout_s, self._retries = url, timeout_s, retries
-        self._options = options
+        self._options, self._addresses = options, Addresses()
         self._line().close()  # Tells at once of options that redis-py does not know.
 
     def acquire(
@@ -48,7 +49,7 @@ class Locks:
         `on_lost(held)` is called once, by a thread of its own, when the lock is
         lost before it is released: for a lease at its end at the latest, also
         when the daemon does not answer; without a lease at most 4/3 of the
-        timeout after the daemon's last sign.
+        timeout after the daemon's last sign, and 8.5 s after the request for it.
 
         Raises NotGranted, NoAnswer, Refused, or LockLost if the lease ended
         before its grant was known.
@@ -78,7 +79,7 @@ class Locks:
         return self._try_often(lambda line: self._open(wish, id, line, on_lost))
 
     def _line(self):
-        return Line(self._url, self._timeout_s, self._options)
+        return Line(self._url, self._timeout_s, self._options, self._addresses)
 
     def _try_often(self, attempt):
         """What `attempt` makes of a connection of its own, which it closes if it fails."""
@@ -103,8 +104,8 @@ class Locks:
         sent = time.monotonic()
         lease_s = first_s(wish.ttl_s, self._timeout_s)
         grant = self._lock(wish, line, end, lease_s)
-        term = Term(lease_s, self._timeout_s, sent)
-        if lease_s != wish.ttl_s or term.left_s() < 2 * term.every_s:
+        term = Term(wish.ttl_s, self._timeout_s, sent, lease_s)
+        if term.is_late():
             term = self._begin(wish, grant, line)
         return kind(wish, grant, term, line, self._line, on_lost)
 
@@ -118,14 +119,15 @@ class Locks:
         return wish.grant(reply)
 
     def _begin(self, wish, grant, line):
-        """Gives a lease its whole length, from now on: it began at an unknown time."""
+        """Gives it its whole length, from now on: it began at an unknown time."""
         sent = time.monotonic()
         try:
             line.ask_all(wish.renew(grant), self._timeout_s)
         except Refused as error:
             raise LockLost(f"{wish.name}: the lease ended before it was known") from error
         except BaseException:  # Also an interruption.
-            self._give_back(wish, grant)
+            if wish.ttl_s is not None:
+                self._give_back(wish, grant)
             raise
         return Term(wish.ttl_s, self._timeout_s, sent)
 
@@ -135,7 +137,7 @@ class Locks:
         try:
             line.ask_all(wish.unlock(grant), self._timeout_s)
         except (NoAnswer, Refused):
-            pass  # It ends by itself, after the timeout.
+            pass  # It ends by itself, after four timeouts at most.
         finally:
             line.close()
 

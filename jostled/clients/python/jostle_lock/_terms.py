@@ -20,6 +20,15 @@ from redis.backoff import NoBackoff
 # How often a keeper looks whether its connection has ended.
 LOOK_S = 0.1
 
+# How long one of several addresses of the daemon's name may take to connect.
+ADDRESS_S = 1.0
+
+# A member of a group that takes over keeps what connections held for 10 s, in which they
+# are to find out. So without an answer such a lock counts as held for 0.85 of that.
+CONNECTION_S = 8.5
+
+UNRENEWED = "it ended, and no renewal was answered"
+
 
 class LockError(Exception):
     """What can go wrong with a lock of jostled."""
@@ -33,8 +42,8 @@ class NoAnswer(LockError):
     """The daemon did not answer in time, or could not be reached.
 
     The connection is closed, which takes the request out of the line. A lock that
-    was granted in that moment ends with the connection; a lease, after the
-    timeout, since it gets its length only when its grant is known.
+    was granted in that moment ends with the connection; a lease, after four
+    timeouts at most, since it gets its length only when its grant is known.
     """
 
 
@@ -66,9 +75,10 @@ def first_s(ttl_s, timeout_s):
     """How long a lease is taken for, until its grant is known; None without one.
 
     A grant whose answer does not arrive leaves a lease that nobody knows of.
-    Taken for the timeout alone, it does not keep others out for long.
+    Taken for four timeouts at most, it does not keep others out for long; by default
+    it survives a change of the member that serves.
     """
-    return None if ttl_s is None else min(ttl_s, max(timeout_s, 0.01))
+    return None if ttl_s is None else min(ttl_s, max(4 * timeout_s, 0.01))
 
 
 def times(left_s, lease_s):
@@ -118,7 +128,9 @@ class Wish:
         return f"{self.name} (token {token})"
 
     def renew(self, token):
-        """The commands that renew it."""
+        """The commands that renew it, or ask whether its connection lives."""
+        if self.ttl_s is None:
+            return [["PING"]]
         return [["RENEW", self.name, token, "TTL", milliseconds(self.ttl_s)]]
 
     def unlock(self, token):
@@ -152,6 +164,8 @@ class WishAll:
         return f"{self.name} (tokens {', '.join(map(str, tokens.values()))})"
 
     def renew(self, tokens):
+        if self.ttl_s is None:
+            return [["PING"]]
         ttl = milliseconds(self.ttl_s)
         return [["RENEW", name, token, "TTL", ttl] for name, token in tokens.items()]
 
@@ -203,21 +217,36 @@ class Term:
 
     The end of a lease is counted from before the request was sent, so it comes
     here before it comes at the daemon. Once over, it stays over: an answer that
-    comes too late changes nothing. A lock without a lease has no end of its own.
+    comes too late changes nothing. `first_s` is the length of a lease that the first
+    renewal makes longer. A lock without a lease ends with its connection, of which an
+    answer to a PING tells as a renewal does.
     """
 
-    def __init__(self, ttl_s, timeout_s, sent):
+    def __init__(self, ttl_s, timeout_s, sent, first_s=None):
         self._guard = threading.Lock()
         self._over = False
         if ttl_s is None:
-            self._ttl_s = math.inf
+            self._ttl_s = CONNECTION_S
             #: How often to renew or to ask for a sign, and how long to wait for it.
-            self.every_s, self.answer_s = timeout_s / 3, timeout_s
+            self.every_s, self.answer_s = min(timeout_s, CONNECTION_S) / 3, timeout_s
         else:
             self._ttl_s = milliseconds(ttl_s) / 1000
             # An attempt that is not answered leaves time for two more.
             self.every_s, self.answer_s = ttl_s / 3, min(timeout_s, ttl_s / 6)
-        self._end = sent + self._ttl_s
+        self._first_s = self._ttl_s if first_s is None else min(first_s, self._ttl_s)
+        #: When to renew for the first time: who holds a lock for less pays no renewal.
+        longer = self._first_s < self._ttl_s
+        self.first_every_s = min(self._first_s / 3, 1.0) if longer else self.every_s
+        self._end = sent + self._first_s
+
+    @property
+    def again_s(self):
+        """When to try again after an attempt that was not answered."""
+        return min(self.every_s / 4, self.answer_s)
+
+    def is_late(self):
+        """Whether the grant was waited for, so that little may be left of it."""
+        return self.left_s() < self._first_s * 2 / 3
 
     def extend(self, sent):
         """A request sent at `sent` was granted."""
@@ -226,7 +255,7 @@ class Term:
                 self._end = sent + self._ttl_s
 
     def left_s(self):
-        """Until the end of the lease; infinite without one."""
+        """Until the end, if nothing is answered."""
         return self._end - time.monotonic()
 
     def is_over(self):
@@ -308,6 +337,28 @@ class _Entry:
 
 def _key(name):
     return name.encode() if isinstance(name, str) else bytes(name)
+
+
+class Addresses:
+    """The addresses of the daemon's name: the one that was silent last is tried last."""
+
+    def __init__(self):
+        self.silent = None
+
+    def order(self, found):
+        """What getaddrinfo found, as it is to be tried."""
+        return sorted(found, key=lambda one: one[4] == self.silent)
+
+    def blame(self, address):
+        """No answer came from there; None if there was no connection."""
+        self.silent = address or self.silent
+
+
+def keep_alive(sock):
+    """Lets the system end a connection whose host is gone for 4 s."""
+    for name, value in [("IDLE", 1), ("INTVL", 1), ("CNT", 3)]:
+        if (option := getattr(socket, f"TCP_KEEP{name}", None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def own_connection(timeout_s, options):

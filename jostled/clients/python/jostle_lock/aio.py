@@ -19,6 +19,7 @@ from ._aio_kept import Held, HeldAll
 from ._aio_line import Line
 from ._aio_session import Session, SessionHeld
 from ._terms import (
+    Addresses,
     LockLost,
     NoAnswer,
     NotGranted,
@@ -40,7 +41,7 @@ class Locks:
         if not timeout_s > 0:
             raise ValueError("timeout_s is more than 0")
         self._url, self._timeout_s, self._retries = url, timeout_s, retries
-        self._options = options
+        self._options, self._addresses = options, Addresses()
         self._line()  # Tells at once of options that redis-py does not know.
 
     async def acquire(
@@ -65,7 +66,7 @@ class Locks:
         return await self._try_often(lambda line: self._open(wish, id, line, on_lost))
 
     def _line(self):
-        return Line(self._url, self._timeout_s, self._options)
+        return Line(self._url, self._timeout_s, self._options, self._addresses)
 
     async def _try_often(self, attempt):
         """What `attempt` makes of a connection of its own, which is closed if it fails."""
@@ -93,8 +94,8 @@ class Locks:
         sent = time.monotonic()
         lease_s = first_s(wish.ttl_s, self._timeout_s)
         grant = await self._lock(wish, line, end, lease_s)
-        term = Term(lease_s, self._timeout_s, sent)
-        if lease_s != wish.ttl_s or term.left_s() < 2 * term.every_s:
+        term = Term(wish.ttl_s, self._timeout_s, sent, lease_s)
+        if term.is_late():
             term = await self._begin(wish, grant, line)
         return kind(wish, grant, term, line, self._line, on_lost)
 
@@ -108,14 +109,15 @@ class Locks:
         return wish.grant(reply)
 
     async def _begin(self, wish, grant, line):
-        """Gives a lease its whole length, from now on: it began at an unknown time."""
+        """Gives it its whole length, from now on: it began at an unknown time."""
         sent = time.monotonic()
         try:
             await line.ask_all(wish.renew(grant), self._timeout_s)
         except Refused as error:
             raise LockLost(f"{wish.name}: the lease ended before it was known") from error
         except BaseException:  # Also a cancellation.
-            await asyncio.shield(self._give_back(wish, grant))
+            if wish.ttl_s is not None:
+                await asyncio.shield(self._give_back(wish, grant))
             raise
         return Term(wish.ttl_s, self._timeout_s, sent)
 
@@ -125,7 +127,7 @@ class Locks:
         try:
             await line.ask_all(wish.unlock(grant), self._timeout_s)
         except (NoAnswer, Refused):
-            pass  # It ends by itself, after the timeout.
+            pass  # It ends by itself, after four timeouts at most.
         finally:
             await line.close()
 

@@ -31,6 +31,7 @@ class Often(Term):
     def __init__(self, *args):
         super().__init__(*args)
         self.every_s, self.answer_s = min(self.every_s, 0.3), PATIENT_S
+        self.first_every_s = self.every_s
 
 
 def often(test):

@@ -1,6 +1,7 @@
 """Locks with asyncio, against a daemon that is killed, stopped and cut off."""
 
 import asyncio
+import socket
 import tempfile
 import unittest
 import unittest.mock
@@ -153,14 +154,26 @@ class Faults(InEach):
             return replies
 
         async with World() as world:
-            with unittest.mock.patch.object(Line, "ask_all", answered_late):
-                # A request that waits has a lease for the timeout only, which is extended.
+            late = unittest.mock.patch("jostle_lock.aio.Term.is_late", lambda _: True)
+            with unittest.mock.patch.object(Line, "ask_all", answered_late), late:
                 task = asyncio.ensure_future(world.locks.acquire("job", ttl_s=600, wait_s=1))
                 await asyncio.wait_for(extended.wait(), 120)
                 task.cancel()
                 with self.assertRaises(asyncio.CancelledError):
                     await task
             await world.settles()
+
+    async def test_each_address_of_the_name_is_tried_and_a_silent_one_last(self):
+        async with World() as world:
+            port, kind = world.daemon.port, (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+            found = [(*kind, (f"127.0.0.{n}", port)) for n in (3, 2, 1)]
+            names = unittest.mock.patch("socket.getaddrinfo", lambda *_, **__: found)
+            with socket.create_server(("127.0.0.2", port)), names:
+                locks = Locks(f"redis://locks:{port}", timeout_s=1)
+                with self.assertRaises(NoAnswer):
+                    await locks.acquire("job", wait_s=0)
+                locks._timeout_s = 60
+                await (await locks.acquire("job")).release()
 
     async def test_a_waiter_that_gives_up_leaves_the_line(self):
         async def case(world, fault, ttl_s):

@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import os
+import re
+import socket
 import tempfile
 import threading
 import time
@@ -81,6 +83,28 @@ class Quiet(unittest.TestCase):
             held.check()
         self.assertEqual(self.daemon.info("expirations"), 0)
         self.daemon.settles()
+
+    def test_only_what_is_held_for_long_is_renewed(self):
+        with self.locks.acquire("job", ttl_s=180):
+            self.assertGreater(self.ttl_ms("job"), 100_000)
+        self.assertEqual(self.daemon.info("renewals"), 0)
+        # Such a lease is short until the first renewal.
+        with Locks(self.daemon.url, timeout_s=20).acquire("job", ttl_s=600):
+            eventually("longer", lambda: self.ttl_ms("job") > 100_000)
+
+    def ttl_ms(self, name):
+        return int(re.search(rb"ttl-ms\r\n:(\d+)", self.daemon.ask("HOLDER", name))[1])
+
+    def test_each_address_of_the_name_is_tried_and_a_silent_one_last(self):
+        port, kind = self.daemon.port, (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+        found = [(*kind, (f"127.0.0.{n}", port)) for n in (3, 2, 1)]
+        names = unittest.mock.patch("socket.getaddrinfo", lambda *_, **__: found)
+        with socket.create_server(("127.0.0.2", port)), names:
+            locks = Locks(f"redis://locks:{port}", timeout_s=1)
+            with self.assertRaises(NoAnswer):
+                locks.acquire("job", wait_s=0)
+            locks._timeout_s = PATIENT_S
+            locks.acquire("job").release()
 
     def test_a_lease_that_was_waited_for_is_renewed_before_it_is_used(self):
         first, waited_s = self.locks.acquire("job"), [50]

@@ -9,8 +9,8 @@ pub enum Error {
     NotGranted(String),
     /// The daemon did not answer in time, or could not be reached. The connection
     /// is closed, which takes the request out of the line. A lock that was granted
-    /// in that moment ends with the connection; a lease, after the timeout, since
-    /// it gets its length only when its grant is known.
+    /// in that moment ends with the connection; a lease, after four timeouts at most,
+    /// since it gets its length only when its grant is known.
     NoAnswer(String),
     /// Somebody else may hold the lock, or may have held it meanwhile.
     LockLost(String),

@@ -7,14 +7,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const UNRENEWED: &str = "the lease ended, and no renewal was answered";
+const UNRENEWED: &str = "it ended, and no renewal was answered";
 
 /// A grant of the daemon.
 #[derive(Clone)]
 pub(crate) struct Grant {
     /// Its name in errors.
     pub(crate) title: String,
-    /// The commands that renew it.
+    /// The commands that renew it, or ask whether its connection lives.
     pub(crate) renewal: Vec<Vec<String>>,
     /// The commands that end it.
     pub(crate) ending: Vec<Vec<String>>,
@@ -150,15 +150,17 @@ impl Shared {
 
     /// Renews a lease; without one, asks whether the connection lives.
     fn keep(&self, mut line: Line) -> Line {
-        let every = self.state().term.every;
-        let mut pause = every;
+        let Term {
+            every, again, soon, ..
+        } = self.state().term.clone();
+        let mut pause = soon;
         while !self.is_over_within(pause) {
             pause = every;
             match self.confirm(&mut line) {
                 Ok(()) => {}
                 Err(Error::NoAnswer(_)) if self.ttl.is_some() => {
                     line = self.locks.line();
-                    pause /= 4;
+                    pause = again;
                 }
                 Err(error) => self.lose(error.to_string()),
             }
@@ -168,10 +170,8 @@ impl Shared {
 
     fn confirm(&self, line: &mut Line) -> Result<(), Error> {
         let sent = Instant::now();
-        match self.ttl {
-            Some(_) => line.ask_all(Some(self.answer()), &self.grant.renewal),
-            None => line.ask_all(Some(self.answer()), &[vec!["PING".into()]]),
-        }?;
+        let limit = self.answer().min(self.state().term.left());
+        line.ask_all(Some(limit), &self.grant.renewal)?;
         self.state().term.extend(sent);
         self.changed.notify_all();
         Ok(())
@@ -179,7 +179,7 @@ impl Shared {
 
     fn watch(&self) {
         loop {
-            let left = self.state().term.left().unwrap_or_default();
+            let left = self.state().term.left();
             if left.is_zero() {
                 return self.lose(UNRENEWED.into());
             }

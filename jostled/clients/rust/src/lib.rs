@@ -47,7 +47,8 @@ pub use wish::{Wish, WishAll};
 use kept::{Grant, Kept, Parts, Tell};
 use line::Line;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use term::Term;
 
@@ -78,6 +79,7 @@ const LEAST_TTL: Duration = Duration::from_millis(10);
 pub struct Locks {
     client: redis::Client,
     settings: Settings,
+    silent: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Locks {
@@ -92,7 +94,11 @@ impl Locks {
         settings.timeout = settings.timeout.max(Duration::from_millis(1));
         let client = redis::Client::open(address);
         let client = client.map_err(|error| Error::Refused(error.to_string()))?;
-        Ok(Locks { client, settings })
+        Ok(Locks {
+            client,
+            settings,
+            silent: Arc::default(),
+        })
     }
 
     /// Waits for a lock.
@@ -145,9 +151,12 @@ impl Locks {
             let each = || names.iter().copied().zip(tokens.iter().copied());
             let grant = Grant {
                 title: format!("{} (tokens {tokens:?})", asked.name),
-                renewal: each()
-                    .map(|(name, token)| renewal(name, token, wish.ttl))
-                    .collect(),
+                renewal: match wish.ttl {
+                    None => vec![vec!["PING".to_owned()]],
+                    ttl => each()
+                        .map(|(name, token)| renewal(name, token, ttl))
+                        .collect(),
+                },
                 ending: each().map(|(name, token)| unlocking(name, token)).collect(),
             };
             let tokens: BTreeMap<_, _> = each()
@@ -210,7 +219,7 @@ impl Locks {
                 renewal: vec![session_words("RENEW", &id)],
                 ending: vec![session_words("CLOSE", &id)],
             };
-            let term = Term::new(ttl, self.settings.timeout, sent);
+            let term = Term::new(ttl, None, self.settings.timeout, sent);
             Ok((id, self.parts(grant, ttl, term, line)))
         })?;
         Ok(Session {
@@ -269,11 +278,12 @@ impl Locks {
         self.try_often(|mut line| {
             let sent = Instant::now();
             // A grant whose answer does not arrive leaves a lease that nobody knows of.
-            // Taken for the timeout alone, it does not keep others out for long.
-            let first = ttl.map(|ttl| ttl.min(timeout.max(LEAST_TTL)));
+            // Taken for four timeouts at most, it does not keep others out for long; by
+            // default it survives a change of the member that serves.
+            let first = ttl.map(|ttl| ttl.min((4 * timeout).max(LEAST_TTL)));
             let (made, grant) = granted(self.wait(&mut line, asked, first)?)?;
-            let mut term = Term::new(first, timeout, sent);
-            if first != ttl || term.left().is_some_and(|left| left < 2 * term.every) {
+            let mut term = Term::new(ttl, first, timeout, sent);
+            if term.is_late() {
                 term = self.begin(&grant, ttl, &mut line)?;
             }
             Ok((made, self.parts(grant, ttl, term, line)))
@@ -318,21 +328,22 @@ impl Locks {
     }
 
     fn line(&self) -> Line {
-        Line::new(&self.client, self.settings.timeout)
+        Line::new(&self.client, self.settings.timeout, &self.silent)
     }
 
-    /// Gives a lease its whole length, from now on: it began at an unknown time.
+    /// Gives it its whole length, from now on: it began at an unknown time.
     fn begin(&self, grant: &Grant, ttl: Option<Duration>, line: &mut Line) -> Result<Term, Error> {
         let timeout = self.settings.timeout;
         let sent = Instant::now();
         match line.ask_all(Some(timeout), &grant.renewal) {
-            Ok(_) => Ok(Term::new(ttl, timeout, sent)),
-            Err(Error::NoAnswer(why)) => {
+            Ok(_) => Ok(Term::new(ttl, None, timeout, sent)),
+            Err(Error::NoAnswer(why)) if ttl.is_some() => {
                 // Spares the next one the rest of a lease that nobody will use; where
-                // that fails, it ends by itself after the timeout.
+                // that fails, it ends by itself, after four timeouts at most.
                 let _ = self.line().ask_all(Some(timeout), &grant.ending);
                 Err(Error::NoAnswer(why))
             }
+            Err(Error::NoAnswer(why)) => Err(Error::NoAnswer(why)),
             Err(error) => Err(Error::LockLost(format!(
                 "{} ended before its grant was known: {error}",
                 grant.title
@@ -373,7 +384,10 @@ fn unexpected(reply: &redis::Value) -> Error {
 }
 
 fn renewal(name: &str, token: i64, ttl: Option<Duration>) -> Vec<String> {
-    let ttl = ttl.unwrap_or_default().as_millis().to_string();
+    let Some(ttl) = ttl else {
+        return vec!["PING".to_owned()];
+    };
+    let ttl = ttl.as_millis().to_string();
     ["RENEW", name, &token.to_string(), "TTL", &ttl]
         .map(str::to_owned)
         .to_vec()

@@ -58,7 +58,8 @@ impl Wish {
 
     /// Called once, by a thread of its own, when the lock is lost before it is
     /// released: for a lease at its end at the latest, also when the daemon does not
-    /// answer; without a lease at most 4/3 of the timeout after the daemon's last sign.
+    /// answer; without a lease at most 4/3 of the timeout after the daemon's last sign,
+    /// and 8.5 s after the request for it.
     pub fn on_lost(mut self, call: impl Fn(&Lost) + Send + Sync + 'static) -> Wish {
         self.on_lost = Some(Arc::new(call));
         self

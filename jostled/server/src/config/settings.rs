@@ -18,6 +18,16 @@ pub enum StoreKind {
     File,
 }
 
+/// Whether etcd's history is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compact {
+    /// By jostled.
+    Yes,
+    /// By somebody else.
+    No,
+}
+
 /// Flags of `jostled`, and keys of its file.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -78,6 +88,47 @@ pub struct Settings {
     #[arg(long)]
     #[serde(skip)]
     pub restored: bool,
+
+    /// Name of a group of jostleds on several machines: one serves, the others wait to take over
+    /// with all locks. Their state is in etcd, below /jostled/NAME/; `jostled --ha-init` creates
+    /// it. Default: none, this jostled is alone
+    #[arg(long, value_name = "NAME")]
+    pub ha_name: Option<String>,
+
+    /// Client addresses of etcd's members, http://HOST:PORT or https://HOST:PORT, separated by
+    /// commas, the nearest one first
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub ha_etcd: Vec<String>,
+
+    /// User of etcd; it needs to read and write below /jostled/NAME/
+    #[arg(long, value_name = "NAME")]
+    pub ha_user: Option<String>,
+
+    /// File with the password of --ha-user (its first line). Default: the credential
+    /// jostled.etcd-password of systemd
+    #[arg(long, value_name = "FILE")]
+    pub ha_password_file: Option<PathBuf>,
+
+    /// Certificates of the authorities that signed those of etcd (https), a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub ha_ca: Option<PathBuf>,
+
+    /// Client certificate, if etcd asks for one, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub ha_cert: Option<PathBuf>,
+
+    /// Private key of --ha-cert, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub ha_key: Option<PathBuf>,
+
+    /// Name of this member of the group. Default: the machine's name and the port
+    #[arg(long, value_name = "NAME")]
+    pub ha_member: Option<String>,
+
+    /// Whether the serving jostled compacts etcd's history, keeping the last minute: `no` for an
+    /// etcd that others use too. Default: yes
+    #[arg(long, value_name = "WHAT")]
+    pub ha_compact: Option<Compact>,
 
     /// File with the password (its first line); else $JOSTLED_PASSWORD, else the
     /// credential jostled.password of systemd, if there is one
@@ -214,12 +265,13 @@ impl Settings {
     #[must_use]
     pub fn over(mut self, file: Self) -> Self {
         complete! { self by file:
-            tls_cert tls_key unix unix_mode data store after_crash max_ttl password_file users_file
-            tls_ca reserve_connections metrics log_level log_format max_connections
+            tls_cert tls_key unix unix_mode data store after_crash max_ttl ha_name ha_user
+            ha_password_file ha_ca ha_cert ha_key ha_member ha_compact password_file users_file tls_ca
+            reserve_connections metrics log_level log_format max_connections
             max_waiters_per_lock max_waiters max_sessions max_wait max_name max_memory
             contention_memory max_request max_output max_buffers idle_timeout request_timeout
             tcp_keepalive busy_poll handover_timeout drain_timeout password;
-            listen tls_listen audit
+            listen tls_listen ha_etcd audit
         }
         self.busy_poll_always |= file.busy_poll_always;
         self

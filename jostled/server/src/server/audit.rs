@@ -196,7 +196,10 @@ impl Server {
                 }
                 log::audit_line("ended", &fields)
             }
-            Change::Renewed { .. } | Change::Opened { .. } | Change::Closed => return None,
+            Change::Renewed { .. }
+            | Change::Opened { .. }
+            | Change::Closed
+            | Change::Together { .. } => return None,
         })
     }
 

@@ -93,6 +93,11 @@ impl Server {
         // waits end before the first lock is released.
         self.step(Tick, start);
         self.end_waits("SHUTDOWN the lock daemon is ending", start);
+        // What connections hold goes over to the member of the group that serves next.
+        #[cfg(feature = "ha")]
+        if self.ha.is_some() {
+            self.stop_journal();
+        }
         for slot in 0..self.conns.len() {
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
@@ -116,6 +121,8 @@ impl Server {
             self.end_of_turn();
         }
         self.end_audit();
+        #[cfg(feature = "ha")]
+        self.leave();
         self.promise_last();
         Ok(())
     }

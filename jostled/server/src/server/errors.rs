@@ -21,6 +21,12 @@ pub enum StartError {
     /// The first range of tokens cannot be made durable.
     #[error("cannot reserve fencing tokens: {0}")]
     Tokens(String),
+    /// What is to be adopted contradicts itself.
+    #[error("what was stored makes no sense: {0}")]
+    Unsound(String),
+    /// The group of `--ha-name` cannot be joined or served.
+    #[error("{0}")]
+    Group(String),
     /// Everybody could take and break locks.
     #[error(transparent)]
     Public(crate::config::ConfigError),

@@ -31,6 +31,9 @@ const HELD: usize = 256 * 1024;
 /// Bytes of entries that wait for the store, above which no connection is read.
 const CHOKED: usize = 4 << 20;
 
+/// Entries beyond which the same holds for a store of transactions: four of them.
+const CHOKED_ENTRIES: usize = 4 * 126;
+
 /// Replies of a connection that may not be sent yet.
 #[derive(Default)]
 pub(super) struct Kept {
@@ -58,6 +61,8 @@ pub(super) struct Gate {
     /// Entries that the store has not been asked to commit, and their bytes.
     journal: Vec<Entry>,
     bytes: usize,
+    /// What happens from now on is not stored.
+    stopped: bool,
     /// An operation is under way.
     asked: bool,
     /// Clients with replies in `held`, and those of the operation that is under way.
@@ -74,12 +79,20 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(store: Box<dyn Store>, run: u64) -> std::io::Result<Self> {
-        Ok(Self {
-            fences: store.fences(),
-            keeps_connections: store.keeps_connections(),
-            storer: Storer::start(store)?,
+        let (fences, keeps_connections) = (store.fences(), store.keeps_connections());
+        let storer = Storer::start(store)?;
+        Ok(Self::around(storer, fences, keeps_connections, run))
+    }
+
+    /// The gate of a thread that runs already.
+    pub(super) fn around(storer: Storer, fences: bool, keeps_connections: bool, run: u64) -> Self {
+        Self {
+            fences,
+            keeps_connections,
+            storer,
             journal: Vec::new(),
             bytes: 0,
+            stopped: false,
             asked: false,
             held: Vec::new(),
             sent_for: Vec::new(),
@@ -88,7 +101,18 @@ impl Gate {
             commits: 0,
             entries: 0,
             commit_ns: 0,
-        })
+        }
+    }
+
+    /// Clients with replies that wait.
+    #[cfg(feature = "ha")]
+    pub(super) fn waiting(&self) -> usize {
+        self.held.len() + self.sent_for.len()
+    }
+
+    /// Whether all is committed, and no reply waits.
+    fn is_idle(&self) -> bool {
+        !self.asked && self.journal.is_empty() && self.held.is_empty()
     }
 
     /// Whether replies go straight through.
@@ -113,7 +137,7 @@ impl Gate {
     /// Notes a change that the table has recorded.
     pub(super) fn note(&mut self, record: Record, names: &Numbers) {
         let of_connection = record.owner == Owner::Connection;
-        if self.keeps_connections || !of_connection {
+        if !self.stopped && (self.keeps_connections || !of_connection) {
             self.push(Entry::from_record(record, |number| {
                 names.name(number).to_owned()
             }));
@@ -129,7 +153,11 @@ impl Gate {
 impl Server {
     /// Lets a store have all that happens from now on.
     pub(super) fn open_gate(&mut self, store: Box<dyn Store>, run: u64) -> std::io::Result<()> {
-        let gate = Gate::new(store, run)?;
+        self.pass(Gate::new(store, run)?)
+    }
+
+    /// Lets all replies pass this gate.
+    pub(super) fn pass(&mut self, gate: Gate) -> std::io::Result<()> {
         self.watch_for(
             STORED,
             gate.storer.bell(),
@@ -187,7 +215,10 @@ impl Server {
     /// Whether so much waits for the store that no connection is read.
     pub(super) fn is_choked(&self) -> bool {
         let gate = self.gate.as_ref();
-        gate.is_some_and(|gate| gate.asked && gate.bytes >= CHOKED)
+        gate.is_some_and(|gate| {
+            let many = gate.bytes >= CHOKED || !gate.fences && gate.journal.len() >= CHOKED_ENTRIES;
+            gate.asked && many
+        })
     }
 
     /// Ends a turn: takes the journal, asks the store, and sends what need not wait.
@@ -265,6 +296,10 @@ impl Server {
                         true => self.step(Tokens(END), self.clock),
                     }
                 }
+                #[cfg(feature = "ha")]
+                Answer::Tokens(end) => self.may_give(end),
+                #[cfg(feature = "ha")]
+                Answer::Released => self.note_released(),
             }
         }
     }
@@ -273,9 +308,7 @@ impl Server {
     /// connection must be in its slot.
     pub(super) fn rest_store(&mut self) -> Result<Option<OwnedFd>, String> {
         self.take_journal(None);
-        while let Some(gate) = &self.gate
-            && (gate.asked || !gate.journal.is_empty() || !gate.held.is_empty())
-        {
+        while self.gate.as_ref().is_some_and(|gate| !gate.is_idle()) {
             self.ask_store();
             if self.gate.as_ref().is_some_and(|gate| gate.asked) {
                 self.take_commits(TOKENS_PATIENCE);
@@ -287,6 +320,29 @@ impl Server {
         let gate = self.gate.as_ref();
         gate.map(|gate| gate.storer.rest(TOKENS_PATIENCE))
             .transpose()
+    }
+
+    /// Stores nothing that happens from now on.
+    #[cfg(feature = "ha")]
+    pub(super) fn stop_journal(&mut self) {
+        self.note_records(None);
+        self.gate.iter_mut().for_each(|gate| gate.stopped = true);
+    }
+
+    /// Lets all be committed and then the store go, until that is `done`, for at most so long.
+    #[cfg(feature = "ha")]
+    pub(super) fn release_store(&mut self, patience: Duration, done: impl Fn(&Self) -> bool) {
+        let (end, mut released) = (std::time::Instant::now() + patience, false);
+        while !done(self) && std::time::Instant::now() < end {
+            match self.gate.as_ref().filter(|gate| gate.is_idle()) {
+                Some(gate) if !released => {
+                    gate.storer.release();
+                    released = true;
+                }
+                _ => self.ask_store(),
+            }
+            self.take_commits(Duration::from_millis(50));
+        }
     }
 
     /// Lets the store go on after a rest.

@@ -27,38 +27,53 @@ impl HttpConn {
         }
     }
 
-    /// Prepares the answer, once the request is complete. `metrics` makes the page;
+    /// Prepares the [`answer`], once the request is complete. `metrics` makes the page;
     /// `health` is an error if the daemon cannot grant locks.
     pub(crate) fn respond(
         &mut self,
         metrics: impl FnOnce() -> String,
         health: Result<(), &str>,
     ) -> bool {
-        let whole = end_of_head(&self.request).is_some();
-        if !whole && self.request.len() < REQUEST_MAX {
-            return false;
+        match answer(&self.request, metrics, health) {
+            None => false,
+            Some(answer) => {
+                self.answer = answer;
+                true
+            }
         }
-        let mut words = self.request.split(|byte| b" \r".contains(byte));
-        let mut word = || words.next().unwrap_or_default();
-        let (method, path) = (word(), word());
-        let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
-        let bodiless = method == b"HEAD";
-        let method: &[u8] = if bodiless { b"GET" } else { method };
-        self.answer = match (whole, method, path) {
-            (false, ..) => page("431 Request Header Fields Too Large", "too long\n"),
-            (_, b"GET", b"/metrics") => page("200 OK", &metrics()),
-            (_, b"GET", b"/healthz") => match health {
-                Ok(()) => page("200 OK", "ok\n"),
-                Err(why) => page("503 Service Unavailable", &format!("{why}\n")),
-            },
-            (_, b"GET", _) => page("404 Not Found", "there are /metrics and /healthz\n"),
-            _ => page("405 Method Not Allowed", "only GET and HEAD\n"),
-        };
-        if bodiless && let Some(end) = end_of_head(&self.answer) {
-            self.answer.truncate(end);
-        }
-        true
     }
+}
+
+/// The answer to a request, once it is complete.
+pub(crate) fn answer(
+    request: &[u8],
+    metrics: impl FnOnce() -> String,
+    health: Result<(), &str>,
+) -> Option<Vec<u8>> {
+    let whole = end_of_head(request).is_some();
+    if !whole && request.len() < REQUEST_MAX {
+        return None;
+    }
+    let mut words = request.split(|byte| b" \r".contains(byte));
+    let mut word = || words.next().unwrap_or_default();
+    let (method, path) = (word(), word());
+    let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let bodiless = method == b"HEAD";
+    let method: &[u8] = if bodiless { b"GET" } else { method };
+    let mut answer = match (whole, method, path) {
+        (false, ..) => page("431 Request Header Fields Too Large", "too long\n"),
+        (_, b"GET", b"/metrics") => page("200 OK", &metrics()),
+        (_, b"GET", b"/healthz") => match health {
+            Ok(()) => page("200 OK", "ok\n"),
+            Err(why) => page("503 Service Unavailable", &format!("{why}\n")),
+        },
+        (_, b"GET", _) => page("404 Not Found", "there are /metrics and /healthz\n"),
+        _ => page("405 Method Not Allowed", "only GET and HEAD\n"),
+    };
+    if bodiless && let Some(end) = end_of_head(&answer) {
+        answer.truncate(end);
+    }
+    Some(answer)
 }
 
 /// Where the body begins.

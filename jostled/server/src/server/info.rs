@@ -109,6 +109,14 @@ fn about_server(server: &Server, now: Time, fields: &mut Vec<Field>) {
                 "Time that these commits took, together"
         }
     }
+    #[cfg(feature = "ha")]
+    if let Some(ha) = &server.ha {
+        about_group(&ha.shared, fields);
+        figures! { fields, "ha";
+            "ha_held_clients" Gauge(server.gate.as_ref().map_or(0, |gate| gate.waiting() as u64))
+                "Clients whose replies wait for etcd"
+        }
+    }
     figures! { fields, "tokens";
         "token_store" Text(store) ""
         "next_token" Gauge(server.table.next_token()) "The fencing token of the next grant"
@@ -116,6 +124,40 @@ fn about_server(server: &Server, now: Time, fields: &mut Vec<Field>) {
         "token_reservations" Counter(server.stats.reservations) "Ranges of tokens made durable"
         "token_reservation_failures" Counter(server.stats.reservation_failures)
             "Ranges of tokens that could not be made durable"
+    }
+}
+
+/// The group of jostleds, and its etcd.
+#[cfg(feature = "ha")]
+pub(crate) fn about_group(shared: &crate::etcd::Shared, fields: &mut Vec<Field>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let view = shared.view();
+    let (epoch, sequence) = view.head.map_or((0, 0), |head| (head.epoch, head.sequence));
+    let statuses = || view.health.iter().filter_map(|found| found.status.as_ref());
+    let well = view.health.iter().filter(|found| found.trouble.is_none());
+    let most = |of: fn(&jostle_etcd::messages::StatusResponse) -> i64| {
+        statuses().map(of).max().unwrap_or(0).max(0) as u64
+    };
+    figures! { fields, "ha";
+        "ha_leads" Gauge(u64::from(view.leads)) "Whether this jostled serves its group"
+        "ha_epoch" Gauge(epoch) "How often the serving jostled has changed"
+        "ha_refuses" Gauge(u64::from(view.trouble.is_some()))
+            "Whether this standby would not take over; its log and /healthz have the reason"
+        "ha_settings_differ" Gauge(u64::from(view.differs))
+            "Whether the serving jostled has other settings or users than this one"
+        "ha_sequence" Gauge(sequence) "Writes of the group's state so far"
+        "ha_members" Gauge(view.others.len() as u64) "Other members of the group that run"
+        "ha_operations" Counter(shared.batches.load(Relaxed))
+            "Transactions of etcd that this jostled has had answers to"
+        "ha_unknown_outcomes" Counter(shared.unknown.load(Relaxed))
+            "Transactions that failed or had no answer in time, so that they were sent again"
+        "ha_etcd_members" Gauge(view.health.len() as u64) "Members of etcd that are named"
+        "ha_etcd_members_well" Gauge(well.count() as u64) "Those of them that answer in time"
+        "ha_etcd_bytes" Gauge(most(|status| status.database_bytes)) "Size of etcd's database"
+        "ha_etcd_quota_bytes" Gauge(most(|status| status.quota_bytes))
+            "The size at which etcd refuses writes; 0: it does not tell, usually 2 GiB"
+        "ha_etcd_alarms" Gauge(statuses().map(|status| status.errors.len() as u64).max().unwrap_or(0))
+            "Alarms of etcd, such as NOSPACE"
     }
 }
 
@@ -248,6 +290,19 @@ pub(crate) fn text(fields: &[Field], sections: &[&[u8]]) -> String {
 
 /// The metrics in the text format of Prometheus, version 0.0.4.
 pub(crate) fn metrics(server: &Server, now: Time) -> String {
+    let mut text = metrics_of(&fields(server, now));
+    text.push_str("# HELP jostled_requests_total Requests by command.\n");
+    text.push_str("# TYPE jostled_requests_total counter\n");
+    for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
+        let name = spec.name.to_lowercase();
+        let _ = writeln!(text, "jostled_requests_total{{command=\"{name}\"}} {count}");
+    }
+    wait_histogram(server, &mut text);
+    text
+}
+
+/// Those of these figures.
+pub(crate) fn metrics_of(fields: &[Field]) -> String {
     let mut text = String::new();
     let mut add = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
         let _ = write!(
@@ -255,10 +310,7 @@ pub(crate) fn metrics(server: &Server, now: Time) -> String {
             "# HELP jostled_{name} {help}.\n# TYPE jostled_{name} {kind}\njostled_{name} {value}\n"
         );
     };
-    for field in fields(server, now)
-        .iter()
-        .filter(|field| field.section != "commands")
-    {
+    for field in fields.iter().filter(|field| field.section != "commands") {
         let total = format!("{}_total", field.name.trim_start_matches("total_"));
         match &field.value {
             Value::Text(_) => {}
@@ -267,13 +319,6 @@ pub(crate) fn metrics(server: &Server, now: Time) -> String {
             Value::Seconds(value) => add(&total, "counter", field.help, value),
         }
     }
-    text.push_str("# HELP jostled_requests_total Requests by command.\n");
-    text.push_str("# TYPE jostled_requests_total counter\n");
-    for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
-        let name = spec.name.to_lowercase();
-        let _ = writeln!(text, "jostled_requests_total{{command=\"{name}\"}} {count}");
-    }
-    wait_histogram(server, &mut text);
     text
 }
 

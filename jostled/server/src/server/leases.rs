@@ -328,6 +328,8 @@ impl Server {
         match reserver.answer(patience) {
             Reserved::Upto(end) => {
                 self.stats.reservations += 1;
+                #[cfg(feature = "ha")]
+                let end = self.of_group(end);
                 // A store without room asks for tokens again when it has some.
                 if self.full().is_none() {
                     // No later time: commands of this turn may follow.

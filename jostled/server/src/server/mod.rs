@@ -19,11 +19,13 @@ pub(crate) mod errors;
 mod exchange;
 mod gate;
 mod guesses;
+#[cfg(feature = "ha")]
+mod ha;
 mod handover;
 #[cfg(feature = "tls")]
 mod handshake;
-mod http;
-mod info;
+pub(crate) mod http;
+pub(crate) mod info;
 mod leases;
 mod life;
 pub(crate) mod net;
@@ -58,8 +60,14 @@ use reserver::Reserver;
 use stats::Stats;
 
 pub use errors::StartError;
+#[cfg(feature = "ha")]
+pub(crate) use ha::ORPHAN_MS;
+#[cfg(feature = "ha")]
+pub use ha::{Candidate, init};
 pub use handover::prove;
 pub use life::{Reload, Successor};
+#[cfg(feature = "ha")]
+pub(crate) use storer::{Answer, Ask};
 
 // What an epoll event belongs to: clients use their numbers as they are.
 const KIND_SHIFT: u32 = 60;
@@ -90,6 +98,9 @@ pub struct Server {
     reserver: Option<Reserver>,
     leases: Leases,
     gate: Option<Box<Gate>>,
+    /// The group that it serves.
+    #[cfg(feature = "ha")]
+    ha: Option<Box<ha::Ha>>,
     stats: Stats,
     numbers: Numbers,
     failures: Failures,

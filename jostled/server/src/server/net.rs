@@ -44,14 +44,20 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(crate) fn tcp(address: SocketAddr, door: Door) -> io::Result<Self> {
-        let (fd, address) = socket::tcp(address, |_| Ok(()))?;
+    /// A socket with this address, which does not listen yet.
+    pub(crate) fn bind(address: SocketAddr, door: Door) -> io::Result<Self> {
+        let (fd, address) = socket::bind(address, |_| Ok(()))?;
         Ok(Self {
             fd,
             door,
             address,
             file: None,
         })
+    }
+
+    /// Lets clients in.
+    pub(crate) fn open(&self) -> io::Result<()> {
+        socket::listen(&self.fd)
     }
 
     pub(crate) fn unix(path: &Path, mode: u32) -> io::Result<Self> {
@@ -111,18 +117,26 @@ pub(crate) fn unguarded(
 /// Probes that may stay unanswered.
 const PROBES: u32 = 3;
 
+/// Whole seconds are what the kernel takes; 60 s of silence, then 10 s each.
+fn between_probes(keepalive: Duration) -> Duration {
+    Duration::from_secs(keepalive.as_secs().div_ceil(6).max(1))
+}
+
+/// After how long a connection is closed whose client has not been heard of.
+pub(crate) fn given_up_after(keepalive: Duration) -> Duration {
+    keepalive + between_probes(keepalive) * PROBES
+}
+
 /// Makes replies leave at once, and detects a peer whose host is gone: by probes while
 /// nothing is sent, by unacknowledged data otherwise, after the same time.
 pub(crate) fn tune(fd: impl AsFd, keepalive: Duration) -> io::Result<()> {
     let fd = fd.as_fd();
-    // Whole seconds are what the kernel takes; 60 s of silence, then 10 s each.
-    let interval = Duration::from_secs(keepalive.as_secs().div_ceil(6).max(1));
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, keepalive)?;
-    sockopt::set_tcp_keepintvl(fd, interval)?;
+    sockopt::set_tcp_keepintvl(fd, between_probes(keepalive))?;
     sockopt::set_tcp_keepcnt(fd, PROBES)?;
-    let ms = u32::try_from((keepalive + interval * PROBES).as_millis()).unwrap_or(u32::MAX);
+    let ms = u32::try_from(given_up_after(keepalive).as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(fd, ms)?;
     Ok(())
 }

@@ -20,10 +20,10 @@ use super::stats::Stats;
 use super::{BELL, LISTENER, Server, now};
 use crate::config::{Config, ConfigError, StoreKind};
 use crate::log::{Level, say, write};
-use crate::store::{FileLog, Owner, Store, Stored};
+use crate::store::{FileLog, Store, Stored};
 use crate::systemd::{Inherited, Notifier};
 use crate::table::{HashKey, Table, Tokens};
-use crate::tokens::{END, FileStore, Opened, Promise, StoreError, TokenStore};
+use crate::tokens::{self, END, FileStore, Opened, Promise, StoreError, TokenStore};
 use crate::users::DEFAULT;
 
 /// Descriptors for other things than clients.
@@ -49,6 +49,7 @@ impl Server {
             return Self::with_all(config, None, 1, &[], None, inherited);
         };
         let mut opened = FileStore::open(path, config.restored)?;
+        leave_group(path, config.restored)?;
         let kept = match config.store {
             StoreKind::None => None,
             StoreKind::File => Some(Kept::open(path, &mut opened, config.restored)?),
@@ -113,7 +114,8 @@ impl Server {
             server.promise_first(earlier);
         }
         server.adopt_users(server.config.users.clone(), server.life.started);
-        server.listen(inherited)?;
+        let doors = bind(&server.config)?;
+        server.listen(doors, inherited)?;
         Ok(server)
     }
 
@@ -148,6 +150,8 @@ impl Server {
             reserver: None,
             leases: Default::default(),
             gate: None,
+            #[cfg(feature = "ha")]
+            ha: None,
             stats: Stats::default(),
             numbers: Numbers::new(&[]),
             failures: Default::default(),
@@ -170,7 +174,7 @@ impl Server {
         Ok(server)
     }
 
-    fn first_tokens(&mut self) -> Result<(), StartError> {
+    pub(super) fn first_tokens(&mut self) -> Result<(), StartError> {
         if let Some(reserver) = &mut self.reserver {
             reserver.request(self.table.next_token());
             self.take_tokens(Duration::from_secs(3600));
@@ -189,21 +193,17 @@ impl Server {
         bell.map_or(Ok(()), |bell| self.watch_for(BELL, bell, EventFlags::IN))
     }
 
-    pub(super) fn listen(&mut self, inherited: Vec<Inherited>) -> Result<(), StartError> {
-        let failed = |place: String| move |error| StartError::Listen { place, error };
-        let mut listeners = Vec::new();
-        let tcp = |address: &SocketAddr, door| {
-            Listener::tcp(*address, door).map_err(failed(address.to_string()))
-        };
-        for address in &self.config.listen {
-            listeners.push(tcp(address, Door::Tcp)?);
-        }
-        #[cfg(feature = "tls")]
-        for address in self.config.tls.iter().flat_map(|tls| &tls.listen) {
-            listeners.push(tcp(address, Door::Tls)?);
-        }
-        if let Some(address) = &self.config.metrics {
-            listeners.push(tcp(address, Door::Metrics)?);
+    /// Lets clients in: at these addresses, the Unix socket and those that listen already.
+    pub(super) fn listen(
+        &mut self,
+        mut listeners: Vec<Listener>,
+        inherited: Vec<Inherited>,
+    ) -> Result<(), StartError> {
+        for listener in &listeners {
+            let place = listener
+                .address
+                .map_or(String::new(), |address| address.to_string());
+            listener.open().map_err(failed(place))?;
         }
         if let Some((path, mode)) = &self.config.unix {
             let place = path.display().to_string();
@@ -269,6 +269,38 @@ impl Server {
     }
 }
 
+/// Leaves a group that this data directory was of, if that is wanted: its locks are in etcd,
+/// and other members may serve them.
+fn leave_group(directory: &Path, restored: bool) -> Result<(), StoreError> {
+    let path = directory.join("cluster");
+    match path.exists() {
+        false => Ok(()),
+        true if restored => std::fs::remove_file(&path).map_err(tokens::failed(&path, "remove")),
+        true => Err(StoreError::Grouped(path)),
+    }
+}
+
+fn failed(place: String) -> impl FnOnce(io::Error) -> StartError {
+    move |error| StartError::Listen { place, error }
+}
+
+/// Takes the addresses of TCP. Nobody can connect yet.
+pub(super) fn bind(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let tcp = |address: &SocketAddr, door| {
+        Listener::bind(*address, door).map_err(failed(address.to_string()))
+    };
+    let clients = config.listen.iter().map(|address| tcp(address, Door::Tcp));
+    let mut listeners: Vec<Listener> = clients.collect::<Result<_, _>>()?;
+    #[cfg(feature = "tls")]
+    for address in config.tls.iter().flat_map(|tls| &tls.listen) {
+        listeners.push(tcp(address, Door::Tls)?);
+    }
+    if let Some(address) = &config.metrics {
+        listeners.push(tcp(address, Door::Metrics)?);
+    }
+    Ok(listeners)
+}
+
 /// The content of the store at a start.
 struct Kept {
     store: Box<dyn Store>,
@@ -311,31 +343,41 @@ impl Kept {
 
     /// A server that goes on with it.
     fn server(self, config: Config, first: u64) -> Result<Server, StartError> {
-        let Self { store, stored, run } = self;
-        let owners = stored.holds.values().map(|hold| &hold.owner);
-        let users = owners.filter_map(|owner| match owner {
-            Owner::Lease { user, .. } => Some(user),
-            _ => None,
-        });
-        let users = users.chain(stored.sessions.keys().map(|session| &session.user));
-        let users: BTreeSet<&String> = users.filter(|user| *user != DEFAULT).collect();
-        let users: Vec<String> = users.into_iter().cloned().collect();
+        let path = config.data.clone().unwrap_or_default().join("log");
+        let server = Server::adopting(&self.stored, config, first, 0);
+        let mut server = server.map_err(|error| match error {
+            StartError::Unsound(why) => StoreError::Unsound { path, why }.into(),
+            error => error,
+        })?;
+        server.open_gate(self.store, self.run)?;
+        Ok(server)
+    }
+}
+
+impl Server {
+    /// A server that goes on with what was stored, and what connections held for so long.
+    pub(super) fn adopting(
+        stored: &Stored,
+        config: Config,
+        first: u64,
+        orphan_ms: u64,
+    ) -> Result<Self, StartError> {
+        let owners = stored.holds.values().map(|hold| hold.owner.user());
+        let users = owners.chain(stored.sessions.keys().map(|session| session.user.as_str()));
+        let users: BTreeSet<&str> = users.filter(|user| *user != DEFAULT).collect();
+        let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
         let numbers = Numbers::new(&users);
         let number = |user: &str| numbers.find(user).unwrap_or(0);
-        let table = Table::adopt(&stored, config.table, first, number, now());
-        let table = table.map_err(|error| StoreError::Unsound {
-            path: config.data.clone().unwrap_or_default().join("log"),
-            why: error.to_string(),
-        })?;
+        let table = Table::adopt(stored, config.table, first, orphan_ms, number, now());
+        let table = table.map_err(|error| StartError::Unsound(error.to_string()))?;
         let (sessions, holds) = (table.sessions(), table.holds());
         if sessions + holds > 0 {
             say(&format!(
                 "{holds} locks and {sessions} sessions of before go on, with their whole TTL"
             ));
         }
-        let mut server = Server::around(table, config)?;
+        let mut server = Self::around(table, config)?;
         server.numbers = numbers;
-        server.open_gate(store, run)?;
         Ok(server)
     }
 }

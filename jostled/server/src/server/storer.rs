@@ -16,27 +16,37 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The loop's side of the thread.
 pub(super) struct Storer {
-    ask: Sender<Ask>,
+    ask: Box<dyn Fn(Ask) + Send>,
     answers: Receiver<Answer>,
     bell: Arc<OwnedFd>,
 }
 
-enum Ask {
+/// A request to the thread.
+pub(crate) enum Ask {
     /// Commit these entries.
     Commit(Vec<Entry>),
     /// Hand out the store's file, and leave it alone until the next request.
     Rest(Sender<io::Result<OwnedFd>>),
     /// Go on after a rest.
     Wake,
+    /// Give the store up to another daemon, once all is committed.
+    #[cfg(feature = "ha")]
+    Release,
 }
 
 /// The thread's report.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// All that was asked for is committed; it took so long.
     Committed { entries: u64, ns: u64 },
     /// Nothing more may begin, for this reason; `None`: it may again.
     Room(Option<String>),
+    /// Tokens below this may be given out.
+    #[cfg(feature = "ha")]
+    Tokens(u64),
+    /// Another daemon may have the store now.
+    #[cfg(feature = "ha")]
+    Released,
 }
 
 impl Storer {
@@ -55,7 +65,22 @@ impl Storer {
         std::thread::Builder::new()
             .name("store".into())
             .spawn(move || keeper.work())?;
-        Ok(Self { ask, answers, bell })
+        // A thread that has failed has ended the process.
+        let ask = move |asked| drop(ask.send(asked));
+        Ok(Self::linked(ask, answers, bell))
+    }
+
+    /// The loop's side of a thread that runs already.
+    pub(super) fn linked(
+        ask: impl Fn(Ask) + Send + 'static,
+        answers: Receiver<Answer>,
+        bell: Arc<OwnedFd>,
+    ) -> Self {
+        Self {
+            ask: Box::new(ask),
+            answers,
+            bell,
+        }
     }
 
     /// Becomes readable when an answer is there.
@@ -64,8 +89,7 @@ impl Storer {
     }
 
     pub(super) fn commit(&self, batch: Vec<Entry>) {
-        // A thread that has failed has ended the process.
-        let _ = self.ask.send(Ask::Commit(batch));
+        (self.ask)(Ask::Commit(batch));
     }
 
     /// The next answer, which is waited for for at most `patience`. The bell is read first:
@@ -78,7 +102,7 @@ impl Storer {
     /// Makes the thread leave its store alone; returns the store's file.
     pub(super) fn rest(&self, patience: Duration) -> Result<OwnedFd, String> {
         let (to, from) = channel();
-        let _ = self.ask.send(Ask::Rest(to));
+        (self.ask)(Ask::Rest(to));
         match from.recv_timeout(patience) {
             Ok(found) => found.map_err(|error| format!("the store's file: {error}")),
             Err(_) => Err("the store does not answer".to_owned()),
@@ -87,7 +111,13 @@ impl Storer {
 
     /// Ends a rest, if there is one.
     pub(super) fn wake(&self) {
-        let _ = self.ask.send(Ask::Wake);
+        (self.ask)(Ask::Wake);
+    }
+
+    /// Gives the store up.
+    #[cfg(feature = "ha")]
+    pub(super) fn release(&self) {
+        (self.ask)(Ask::Release);
     }
 }
 
@@ -114,6 +144,9 @@ impl Keeper {
                     rests = true;
                     let _ = to.send(self.store.file());
                 }
+                // A file's lock ends with the process.
+                #[cfg(feature = "ha")]
+                Ok(Ask::Release) => {}
                 Ok(Ask::Wake) => rests = false,
                 Ok(Ask::Commit(batch)) => self.commit(&batch),
                 Err(RecvTimeoutError::Timeout) => {}

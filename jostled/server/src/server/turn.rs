@@ -191,6 +191,8 @@ impl Server {
             return Some(Time(0));
         }
         let sweeps = self.table.clients() > 0 || !self.http.is_empty();
+        #[cfg(feature = "ha")]
+        let sweeps = sweeps || self.ha.is_some();
         let sweeps = sweeps || self.doors.deaf || self.no_tokens() || self.freed >= TRIM_SOON;
         let never = Time(u64::MAX);
         let times = [
@@ -247,6 +249,8 @@ impl Server {
         self.go_on();
         self.trim_heap(TRIM_NOW);
         self.end_audit();
+        #[cfg(feature = "ha")]
+        self.note_turn();
     }
 
     /// Resumes clients whose waits have ended. When a lock goes round among clients

@@ -32,8 +32,13 @@ pub struct Session {
 /// The owner whose end ends a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Owner {
-    /// The connection of this number.
-    Connection(u64),
+    /// A connection.
+    Connection {
+        /// Its number.
+        number: u64,
+        /// Its user.
+        user: String,
+    },
     /// The end of a lease.
     Lease {
         /// Its length.
@@ -43,6 +48,17 @@ pub enum Owner {
     },
     /// A session.
     Session(Session),
+}
+
+impl Owner {
+    /// The name of its user.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        let (Self::Connection { user, .. }
+        | Self::Lease { user, .. }
+        | Self::Session(Session { user, .. })) = self;
+        user
+    }
 }
 
 /// A hold.
@@ -65,13 +81,15 @@ pub enum Entry {
     Renewed(u64, u64),
     /// The hold of this token ends.
     Ended(u64),
-    /// A session begins, of this length in milliseconds.
-    Opened(Session, u64),
+    /// A session begins, of this length in milliseconds, with this text.
+    Opened(Session, u64, String),
     /// A session ends. Its holds have ended then, too, whether their own ends follow or not.
     Closed(Session),
     /// All that follows is of the run of this number. The second one is that of the run
     /// before, if nothing was lost between them; 0: something may have been.
     Run(u64, u64),
+    /// The holds of one request follow, so many: they are stored together.
+    Together(u64),
 }
 
 impl Entry {
@@ -83,16 +101,23 @@ impl Entry {
         };
         match (record.change, record.owner) {
             (Change::Opened { ttl_ms }, table::Owner::Session(key)) => {
-                Self::Opened(session(key), ttl_ms)
+                let text = String::from_utf8_lossy(&record.name);
+                Self::Opened(session(key), ttl_ms, text.into_owned())
             }
+            (Change::Together { count }, _) => Self::Together(count),
             (Change::Closed, table::Owner::Session(key)) => Self::Closed(session(key)),
             (Change::Renewed { ttl_ms }, _) => Self::Renewed(record.token, ttl_ms),
             (Change::Begun { mode, ttl_ms }, owner) => {
+                let number = record.client.number();
+                let user_name = || user(record.account.unwrap_or(0));
                 let owner = match owner {
-                    table::Owner::Connection => Owner::Connection(record.client.number()),
+                    table::Owner::Connection => Owner::Connection {
+                        number,
+                        user: user_name(),
+                    },
                     table::Owner::Lease => Owner::Lease {
                         ttl_ms,
-                        user: user(record.account.unwrap_or(0)),
+                        user: user_name(),
                     },
                     table::Owner::Session(key) => Owner::Session(session(key)),
                 };
@@ -109,7 +134,8 @@ impl Entry {
         NUMBERS
             + match self {
                 Self::Begun(_, hold) => hold.bytes(),
-                Self::Opened(session, _) | Self::Closed(session) => session.user.len(),
+                Self::Opened(session, _, text) => session.user.len() + text.len(),
+                Self::Closed(session) => session.user.len(),
                 _ => 0,
             }
     }
@@ -117,11 +143,7 @@ impl Entry {
 
 impl Hold {
     fn bytes(&self) -> usize {
-        let user = match &self.owner {
-            Owner::Connection(_) => 0,
-            Owner::Lease { user, .. } | Owner::Session(Session { user, .. }) => user.len(),
-        };
-        self.name.len() + user
+        self.name.len() + self.owner.user().len()
     }
 }
 
@@ -130,8 +152,8 @@ impl Hold {
 pub struct Stored {
     /// By token.
     pub holds: BTreeMap<u64, Hold>,
-    /// Sessions, with their TTLs in milliseconds.
-    pub sessions: BTreeMap<Session, u64>,
+    /// Sessions, with their TTLs in milliseconds and their texts.
+    pub sessions: BTreeMap<Session, (u64, String)>,
     /// The numbers of [`Entry::Run`].
     pub run: (u64, u64),
     /// More than the bytes that all of it takes in a store.
@@ -150,14 +172,23 @@ impl Stored {
                 self.holds.insert(*token, hold.clone());
             }
             Entry::Renewed(token, new_ms) => {
-                let owner = self.holds.get_mut(token).map(|hold| &mut hold.owner);
-                let Some(Owner::Lease { ttl_ms, .. }) = owner else {
-                    return false;
-                };
-                if new_ms <= ttl_ms && *new_ms >= *ttl_ms / 2 {
-                    return false;
+                let new_ms = *new_ms;
+                match self.holds.get_mut(token).map(|hold| &mut hold.owner) {
+                    Some(Owner::Lease { ttl_ms, .. }) => {
+                        if new_ms <= *ttl_ms && new_ms >= *ttl_ms / 2 {
+                            return false;
+                        }
+                        *ttl_ms = new_ms;
+                    }
+                    // A connection's hold that was adopted became a lease.
+                    Some(owner @ Owner::Connection { .. }) => {
+                        *owner = Owner::Lease {
+                            ttl_ms: new_ms,
+                            user: owner.user().to_owned(),
+                        };
+                    }
+                    _ => return false,
                 }
-                *ttl_ms = *new_ms;
             }
             Entry::Ended(token) => {
                 let Some(hold) = self.holds.remove(token) else {
@@ -165,17 +196,19 @@ impl Stored {
                 };
                 self.bytes -= bytes + hold.bytes();
             }
-            Entry::Opened(session, ttl_ms) => {
+            Entry::Opened(session, ttl_ms, text) => {
                 self.bytes += bytes;
-                self.sessions.insert(session.clone(), *ttl_ms);
+                let value = (*ttl_ms, text.clone());
+                self.sessions.insert(session.clone(), value);
             }
             Entry::Closed(session) => {
-                if self.sessions.remove(session).is_none() {
+                let Some((_, text)) = self.sessions.remove(session) else {
                     return false;
-                }
-                self.bytes -= bytes;
+                };
+                self.bytes -= bytes + text.len();
             }
             Entry::Run(run, before) => self.run = (*run, *before),
+            Entry::Together(_) => return false,
         }
         true
     }
@@ -183,7 +216,8 @@ impl Stored {
     /// Entries that lead to this.
     fn entries(&self) -> Vec<Entry> {
         let sessions = self.sessions.iter();
-        let sessions = sessions.map(|(session, ttl_ms)| Entry::Opened(session.clone(), *ttl_ms));
+        let sessions = sessions
+            .map(|(session, (ttl_ms, text))| Entry::Opened(session.clone(), *ttl_ms, text.clone()));
         let holds = self.holds.iter();
         let holds = holds.map(|(token, hold)| Entry::Begun(*token, hold.clone()));
         let run = Entry::Run(self.run.0, self.run.1);

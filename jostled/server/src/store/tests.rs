@@ -151,7 +151,11 @@ fn batches(seed: u64, count: u64) -> Vec<Vec<Entry>> {
         for _ in 0..1 + roll(3) {
             token += 1;
             match roll(6) {
-                0 => entries.push(Entry::Opened(session(roll(6)), 1000 + roll(9))),
+                0 => entries.push(Entry::Opened(
+                    session(roll(6)),
+                    1000 + roll(9),
+                    String::new(),
+                )),
                 1 => entries.push(Entry::Closed(session(roll(6)))),
                 2 if !live.is_empty() => {
                     entries.push(Entry::Renewed(live[0], 1 + roll(90_000)));
@@ -184,7 +188,7 @@ impl Stored {
 }
 
 /// The holds and sessions that a start adopts, whatever run they are of.
-fn adopted(content: Content) -> Option<(BTreeMap<u64, Hold>, BTreeMap<Session, u64>)> {
+fn adopted(content: Content) -> Option<(BTreeMap<u64, Hold>, BTreeMap<Session, (u64, String)>)> {
     match content {
         Content::Log(stored) => Some((stored.holds, stored.sessions)),
         Content::Empty => Some(Default::default()),
@@ -205,8 +209,8 @@ fn what_is_settled_takes_as_many_bytes_as_if_it_had_begun_so() {
     };
     let mut stored = Stored::default();
     stored.apply_all(&[
-        Entry::Opened(session(1), 1000),
-        Entry::Opened(session(2), 1000),
+        Entry::Opened(session(1), 1000, String::new()),
+        Entry::Opened(session(2), 1000, String::new()),
         Entry::Begun(1, hold(1)),
         Entry::Begun(2, hold(2)),
         Entry::Closed(session(1)),
@@ -218,7 +222,7 @@ fn what_is_settled_takes_as_many_bytes_as_if_it_had_begun_so() {
     assert_eq!(stored.bytes, begun.bytes);
 }
 
-fn settled(stored: &Stored) -> (BTreeMap<u64, Hold>, BTreeMap<Session, u64>) {
+fn settled(stored: &Stored) -> (BTreeMap<u64, Hold>, BTreeMap<Session, (u64, String)>) {
     let mut stored = stored.clone();
     stored.settle();
     (stored.holds, stored.sessions)

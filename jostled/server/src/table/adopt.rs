@@ -13,7 +13,8 @@ use crate::store::{Owner, Stored};
 
 impl Table {
     /// Adopts each session and lease with its whole TTL from now on, and a hundredth more,
-    /// as the clocks of clients run at rates of their own. `number` is that of a user.
+    /// as the clocks of clients run at rates of their own. What connections hold goes on as
+    /// a lease of `orphan_ms`; 0: it has ended with them. `number` is that of a user.
     ///
     /// Bounds of memory do not stop it: what was granted stays granted.
     ///
@@ -23,11 +24,13 @@ impl Table {
         stored: &Stored,
         limits: Limits,
         first_token: u64,
+        orphan_ms: u64,
         number: impl Fn(&str) -> u16,
         now: Time,
     ) -> Result<Self, BadImage> {
         let mut adoption = Adoption {
             now,
+            orphan_ms,
             number,
             clients: vec![client(0, false, 0)],
             claims: 0,
@@ -36,7 +39,8 @@ impl Table {
             locks: BTreeMap::new(),
         };
         let sessions = stored.sessions.iter();
-        let sessions = sessions.map(|(session, ttl_ms)| adoption.session(session, *ttl_ms));
+        let sessions =
+            sessions.map(|(session, (ttl_ms, text))| adoption.session(session, *ttl_ms, text));
         let sessions = sessions.collect();
         for (token, hold) in &stored.holds {
             adoption.hold(*token, hold)?;
@@ -85,6 +89,7 @@ impl Table {
 /// An image in the making.
 struct Adoption<N> {
     now: Time,
+    orphan_ms: u64,
     number: N,
     clients: Vec<ClientImage>,
     claims: u32,
@@ -114,7 +119,12 @@ impl<N: Fn(&str) -> u16> Adoption<N> {
         u64::try_from(end).unwrap_or(u64::MAX).min(u64::MAX - 1)
     }
 
-    fn session(&mut self, session: &crate::store::Session, ttl_ms: u64) -> SessionImage {
+    fn session(
+        &mut self,
+        session: &crate::store::Session,
+        ttl_ms: u64,
+        text: &str,
+    ) -> SessionImage {
         let slot = self.clients.len() as u32;
         let user = (self.number)(&session.user);
         let key = SessionKey {
@@ -131,15 +141,17 @@ impl<N: Fn(&str) -> u16> Adoption<N> {
             ttl_ms,
             heartbeat: Some((slot - 1, self.end(ttl_ms))),
             waiting: Vec::new(),
-            // The store keeps no text.
-            text: String::new(),
+            text: text.to_owned(),
         }
     }
 
     /// The owner of a hold, and its deadline; `None`: the hold has ended with its owner.
     fn owner(&mut self, owner: &Owner) -> Option<(u32, Option<u64>)> {
         match owner {
-            Owner::Connection(_) => None,
+            Owner::Connection { user, .. } => {
+                let orphan = (self.orphan_ms != 0).then(|| self.end(self.orphan_ms));
+                orphan.map(|end| (self.lessee(user), Some(end)))
+            }
             Owner::Session(session) => {
                 let user = (self.number)(&session.user);
                 let key = SessionKey {
@@ -148,17 +160,19 @@ impl<N: Fn(&str) -> u16> Adoption<N> {
                 };
                 self.sessions.get(&key).map(|slot| (*slot, None))
             }
-            Owner::Lease { ttl_ms, user } => {
-                let account = (self.number)(user);
-                let slot = *self.lessees.entry(account).or_insert_with(|| {
-                    let slot = self.clients.len() as u32;
-                    let next = u64::from(slot) + (1 << ClientId::SLOT_BITS);
-                    self.clients.push(client(next, false, account));
-                    slot
-                });
-                Some((slot, Some(self.end(*ttl_ms))))
-            }
+            Owner::Lease { ttl_ms, user } => Some((self.lessee(user), Some(self.end(*ttl_ms)))),
         }
+    }
+
+    /// The slot whose former client has the leases of a user.
+    fn lessee(&mut self, user: &str) -> u32 {
+        let account = (self.number)(user);
+        *self.lessees.entry(account).or_insert_with(|| {
+            let slot = self.clients.len() as u32;
+            let next = u64::from(slot) + (1 << ClientId::SLOT_BITS);
+            self.clients.push(client(next, false, account));
+            slot
+        })
     }
 
     /// Adopts a hold; those of one lock come in the order of their tokens.

@@ -25,7 +25,7 @@ impl Time {
         self.ms_until(now) / 1000
     }
 
-    pub(super) fn after_ms(self, ms: u64) -> u64 {
+    pub(crate) fn after_ms(self, ms: u64) -> u64 {
         // The last instant is taken: it means never.
         self.0
             .saturating_add(ms.saturating_mul(1_000_000))

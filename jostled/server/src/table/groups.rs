@@ -131,6 +131,7 @@ impl Table {
         now: Time,
     ) -> Option<Outcome> {
         let first = self.next_token;
+        self.record_group(owner, request.names.len() as u64);
         for (name, id) in request.names.iter().zip(found) {
             let id = id.unwrap_or_else(|| self.new_lock(self.hash(name), name));
             // As many as are needed are left.
@@ -226,6 +227,7 @@ impl Table {
         let locks = self.end_group(leader, step.now, enough);
         let outcome = if enough {
             let first = self.next_token;
+            self.record_group(client, count);
             for id in &locks {
                 let token = self.take_token().unwrap_or(first);
                 self.counters.waited(waited_ns);

@@ -37,6 +37,8 @@ pub(crate) enum Change {
     Opened { ttl_ms: u64 },
     /// The session has ended. Its holds end by records of their own, some later.
     Closed,
+    /// So many holds of one request follow.
+    Together { count: u64 },
 }
 
 /// The owner whose end ends a hold.
@@ -47,11 +49,12 @@ pub(crate) enum Owner {
     Session(SessionKey),
 }
 
-/// A change of a hold, or of a session, which has neither name nor token.
+/// A change of a hold, or of a session, which has no token.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) change: Change,
     pub(crate) owner: Owner,
+    /// The lock's name, or the session's text.
     pub(crate) name: Vec<u8>,
     pub(crate) token: u64,
     /// The owner: a connection, which may be gone, or a session.
@@ -131,10 +134,24 @@ impl Table {
             journal.records.push(Record {
                 change,
                 owner: Owner::Session(session.key),
-                name: Vec::new(),
+                name: session.text.as_bytes().to_vec(),
                 token: 0,
                 client: ClientId(session.client),
                 account: Some(session.key.user),
+            });
+        }
+    }
+
+    /// Records that the next holds are those of one request.
+    pub(super) fn record_group(&mut self, client: u64, count: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.records.push(Record {
+                change: Change::Together { count },
+                owner: Owner::Connection,
+                name: Vec::new(),
+                token: 0,
+                client: ClientId(client),
+                account: None,
             });
         }
     }

@@ -63,7 +63,7 @@ mod view;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod simulator;
+pub(crate) mod simulator;
 #[cfg(test)]
 mod stories;
 

@@ -440,7 +440,10 @@ impl Pair {
                     None
                 }
                 // The simulator replays them, too.
-                Change::Renewed { .. } | Change::Opened { .. } | Change::Closed => None,
+                Change::Renewed { .. }
+                | Change::Opened { .. }
+                | Change::Closed
+                | Change::Together { .. } => None,
             };
             prop_assert_eq!(before, None, "{:?}", record);
         }

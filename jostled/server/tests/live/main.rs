@@ -10,6 +10,8 @@ mod common;
 mod crashes;
 mod endurance;
 mod entry;
+#[cfg(feature = "ha")]
+mod groups;
 mod handover;
 mod hostile;
 mod links;

@@ -24,6 +24,7 @@ mod compare;
 mod figures;
 mod gate;
 mod growth;
+pub(crate) mod ha;
 mod judge;
 mod plants;
 mod quiet;
@@ -117,6 +118,13 @@ pub(crate) enum Subject {
     },
     /// jostle recover beside an observer of the same run that is not jostle
     Recover(Series),
+    /// Jostleds on three hosts, to which something happens: who owns what? (as root)
+    Ha {
+        #[command(flatten)]
+        collect: Collect,
+        #[command(flatten)]
+        how: ha::How,
+    },
     /// jostle verify and locks whose bugs are known, each beside its corrected form
     Verify(Series),
     /// Plants from files beside locks, calls and services: does what is printed hold? (as root)
@@ -255,6 +263,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::Figures { repeats, only } => figures::rows(*repeats, only.as_deref())?,
         Subject::Beside { series, how } => beside::rows(series, how)?,
         Subject::Recover(series) => recover::rows(series)?,
+        Subject::Ha { collect, how } => ha::rows(collect, how)?,
         Subject::Verify(series) => verify::rows(series)?,
         Subject::Situations { series, how } => situations::rows(series, how)?,
     };

@@ -1,6 +1,6 @@
-use super::fake::{Calls, Says};
-use super::messages::{Header, ResponseOp};
 use super::*;
+use jostle_etcd::fake::{self, Calls, Says};
+use jostle_etcd::messages::{Header, ResponseOp};
 use prost::Message;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -18,13 +18,17 @@ fn second() -> Says {
     let elder = KeyValue {
         key: b"elder".to_vec(),
         create_revision: 3,
+        ..KeyValue::default()
     };
     let found = RangeResponse {
-        header: None,
         kvs: vec![elder],
+        ..RangeResponse::default()
     };
     message(&TxnResponse {
-        header: Some(Header { revision: 5 }),
+        header: Some(Header {
+            revision: 5,
+            ..Header::default()
+        }),
         succeeded: true,
         responses: vec![
             ResponseOp { range: None },

@@ -1,28 +1,18 @@
-//! Calls of etcd's API over one connection, in one thread: gRPC's frames on HTTP/2.
-//!
-//! Every call has a deadline, and the keeper can end every wait. etcd's libraries for Rust
-//! would not do: their build needs a compiler of protocol buffers, they wait for ever for a
-//! server that is gone, and a thousand workers would take a thread each. The crate `h2`
-//! implements HTTP/2, `prost` the messages.
+//! Calls of etcd's API over one connection, in one thread. Every call has a deadline, and the
+//! keeper can end every wait. A thousand workers take no thread more.
 
-use super::carrier::{Carried, Carrier};
-use super::failure::{Failure, is_grpc, status};
 use crate::address::Address;
 use crate::stream::{Stream, has_ended};
 use crate::tls;
 use crate::{SetupError, Traffic};
-use bytes::{BufMut, Bytes, BytesMut};
-use h2::client::SendRequest;
-use h2::{RecvStream, SendStream};
-use http::Request;
+use jostle_etcd::Failure;
+use jostle_etcd::grpc::{Connection, PROTOCOL};
 use jostle_sys::signal;
 use jostle_sys::waited::{LOOK, Waited};
 use prost::Message;
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
@@ -33,29 +23,15 @@ use tokio_rustls::TlsConnector;
 /// How long the answer to a call may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest message that is believed.
-const LONGEST: usize = 1 << 24;
-
-/// The ALPN name of HTTP/2.
-const PROTOCOL: &[u8] = b"h2";
-
-/// gRPC's head of a message: whether it is compressed, and its length.
-const HEAD: usize = 5;
-
 /// A connection and the thread's own runtime, which works while a call is awaited.
 pub(super) struct Channel {
     runtime: Runtime,
-    requests: SendRequest<Bytes>,
+    connection: Connection,
     bell: UnixStream,
-    scheme: &'static str,
     authority: String,
-    /// Of a server that wants to know who asks.
-    token: Option<String>,
     /// The connection's socket, to learn whether it has ended.
     socket: OwnedFd,
     patience: Duration,
-    calls: Cell<u64>,
-    carried: Arc<Carried>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -76,8 +52,7 @@ impl Channel {
         let socket = stream.as_fd().try_clone_to_owned().map_err(system)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
-        let carried = Arc::new(Carried::default());
-        let (requests, bell) = runtime.block_on(async {
+        let (connection, bell) = runtime.block_on(async {
             let stream = match stream {
                 Stream::Tcp(stream) => stream,
                 _ => return Err(say("it is no address of TCP".to_owned())),
@@ -93,11 +68,11 @@ impl Channel {
                     let shaken = in_time(tls::PATIENCE, shake).await;
                     let shaken = shaken.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
                     let stream = shaken.map_err(|error| tls::failed(place, &error))?;
-                    begun(stream, Arc::clone(&carried)).await
+                    begun(stream, format!("https://{address}")).await
                 }
-                _ => begun(stream, Arc::clone(&carried)).await,
+                _ => begun(stream, format!("http://{address}")).await,
             };
-            let requests = begun.map_err(|failure| match failure {
+            let connection = begun.map_err(|failure| match failure {
                 Failure::Late => say(failure.to_string()),
                 other => say(format!(
                     "it does not speak HTTP/2: {other}{}",
@@ -107,28 +82,21 @@ impl Channel {
             let bell = signal::bell()
                 .and_then(UnixStream::from_std)
                 .map_err(system)?;
-            Ok((requests, bell))
+            Ok((connection, bell))
         })?;
         Ok(Channel {
             runtime,
-            requests,
+            connection,
             bell,
-            scheme: match address {
-                Address::Tls(..) => "https",
-                _ => "http",
-            },
             authority: address.to_string(),
-            token: None,
             socket,
             patience: PATIENCE,
-            calls: Cell::new(0),
-            carried,
         })
     }
 
     /// From now on every call shows this token.
     pub(super) fn show(&mut self, token: String) {
-        self.token = Some(token);
+        self.connection.show(token);
     }
 
     /// From now on every answer may take so long, if that is longer than usual: a lease must
@@ -150,9 +118,10 @@ impl Channel {
     /// The traffic so far, HTTP/2's frames included. Bytes that arrived while no call was
     /// awaited are not read yet.
     pub(super) fn traffic(&self) -> Traffic {
+        let carried = self.connection.carried();
         Traffic {
-            round_trips: self.calls.get(),
-            bytes: self.carried.bytes.load(Relaxed),
+            round_trips: carried.calls.load(Relaxed),
+            bytes: carried.bytes.load(Relaxed),
             ..Traffic::default()
         }
     }
@@ -168,16 +137,8 @@ impl Channel {
         request: &impl Message,
         heeds: bool,
     ) -> Result<A, Failure> {
-        let exchange = async {
-            let (_, mut answers) = self.begin(path, request, true).await?;
-            let answer = answers.next().await?;
-            // Its status follows it.
-            match (answer, answers.next::<A>().await?) {
-                (Some(answer), None) => Ok(answer),
-                _ => Err(Failure::Said("not one message in its answer".to_owned())),
-            }
-        };
-        let answer = self.runtime.block_on(async {
+        let exchange = self.connection.call(path, request);
+        self.runtime.block_on(async {
             let timely = async {
                 let done = in_time(self.patience, exchange).await;
                 done.unwrap_or(Err(Failure::Late))
@@ -186,14 +147,7 @@ impl Channel {
                 true => self.unless_interrupted(timely).await,
                 false => timely.await,
             }
-        });
-        answer.map_err(|failure| self.explained(failure))
-    }
-
-    #[cold]
-    fn explained(&self, failure: Failure) -> Failure {
-        let first = self.carried.first.get();
-        failure.explained(first.map_or(&[][..], |first| &first[..]))
+        })
     }
 
     /// Sends one request of a stream and gives each answer to `each`, until that is
@@ -210,10 +164,10 @@ impl Channel {
     ) -> Result<(), Failure> {
         let heard = async {
             // Our side stays open, because its end would end the stream.
-            let (mut sender, mut answers) = self.begin(path, request, false).await?;
+            let mut answers = self.connection.stream(path, request, false).await?;
             while let Some(answer) = answers.next().await? {
                 if each(answer)? {
-                    sender.send_reset(h2::Reason::CANCEL);
+                    answers.cancel();
                     return Ok(());
                 }
             }
@@ -225,32 +179,7 @@ impl Channel {
                 Err(_) => Err(Failure::Late),
             }
         }));
-        done.map_err(|failure| self.explained(failure))
-    }
-
-    async fn begin(
-        &self,
-        path: &str,
-        request: &impl Message,
-        ends: bool,
-    ) -> Result<(SendStream<Bytes>, Answers), Failure> {
-        let mut head = Request::post(format!("{}://{}{path}", self.scheme, self.authority))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers");
-        if let Some(token) = &self.token {
-            head = head.header("token", token);
-        }
-        let head = head
-            .body(())
-            .map_err(|error| Failure::Said(error.to_string()))?;
-        let mut requests = self.requests.clone().ready().await?;
-        self.calls.set(self.calls.get() + 1);
-        let (response, mut sender) = requests.send_request(head, false)?;
-        sender.send_data(framed(request), ends)?;
-        let response = response.await?;
-        is_grpc(response.status(), response.headers())?;
-        status(response.headers())?;
-        Ok((sender, Answers::new(response.into_body())))
+        done.map_err(|failure| self.connection.explained(failure))
     }
 
     async fn unless_interrupted<T>(
@@ -291,19 +220,13 @@ async fn in_time<T>(patience: Duration, exchange: impl Future<Output = T>) -> Op
     }
 }
 
-/// Begins HTTP/2 on a connection, and works on it from then on.
+/// Begins HTTP/2 on a connection.
 async fn begun<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: T,
-    carried: Arc<Carried>,
-) -> Result<SendRequest<Bytes>, Failure> {
-    let shake = h2::client::handshake(Carrier { stream, carried });
-    let shaken = in_time(PATIENCE, shake).await;
-    let (requests, connection) = shaken.ok_or(Failure::Late)??;
-    tokio::spawn(async move {
-        // The calls report why it ended.
-        let _ = connection.await;
-    });
-    Ok(requests)
+    place: String,
+) -> Result<Connection, Failure> {
+    let begun = in_time(PATIENCE, Connection::begin(stream, place, None)).await;
+    begun.unwrap_or(Err(Failure::Late))
 }
 
 /// A hint for a server that closes the connection at the first message.
@@ -314,118 +237,24 @@ pub(super) fn hint(address: &Address) -> String {
     }
 }
 
-fn framed(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut frame = BytesMut::with_capacity(HEAD + length);
-    frame.put_u8(0);
-    frame.put_u32(length as u32);
-    frame.extend_from_slice(&message.encode_to_vec());
-    frame.freeze()
-}
-
-/// The messages of an answer, as they come.
-struct Answers {
-    body: RecvStream,
-    kept: BytesMut,
-}
-
-impl Answers {
-    fn new(body: RecvStream) -> Answers {
-        Answers {
-            body,
-            kept: BytesMut::new(),
-        }
-    }
-
-    /// The next one; None at the end.
-    async fn next<A: Message + Default>(&mut self) -> Result<Option<A>, Failure> {
-        loop {
-            if let Some(message) = whole(&mut self.kept)? {
-                let read = A::decode(message);
-                return read
-                    .map(Some)
-                    .map_err(|error| Failure::Said(error.to_string()));
-            }
-            match self.body.data().await {
-                None => {
-                    self.finish().await?;
-                    return Ok(None);
-                }
-                Some(data) => {
-                    let data = data?;
-                    self.body.flow_control().release_capacity(data.len())?;
-                    self.kept.extend_from_slice(&data);
-                }
-            }
-        }
-    }
-
-    /// The call's status from the server, at the end of the answer.
-    async fn finish(&mut self) -> Result<(), Failure> {
-        match self.body.trailers().await? {
-            Some(trailers) => status(&trailers),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The message at the head of what has come.
-fn whole(kept: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
-    let Some(head) = kept.get(..HEAD) else {
-        return Ok(None);
-    };
-    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    if head[0] != 0 || length > LONGEST {
-        return Err(Failure::Said("its answer is none of gRPC's".to_owned()));
-    }
-    if kept.len() < HEAD + length {
-        return Ok(None);
-    }
-    let mut message = kept.split_to(HEAD + length).freeze();
-    Ok(Some(message.split_off(HEAD)))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::messages::LeaseRequest;
+mod live_tests {
     use super::*;
+    use jostle_sys::waited::leaping;
+    use std::task::Poll;
 
     #[test]
-    fn messages_are_taken_from_frames_when_they_are_whole() {
-        let frame = framed(&LeaseRequest { id: 300 });
-        assert_eq!(frame.as_ref(), b"\0\0\0\0\x03\x08\xac\x02");
-        for cut in 0..frame.len() {
-            let mut kept = BytesMut::from(&frame[..cut]);
-            assert!(whole(&mut kept).unwrap().is_none(), "{cut}");
-        }
-        let mut kept = BytesMut::from(&[&frame[..], &frame[..3]].concat()[..]);
-        let message = whole(&mut kept).unwrap().unwrap();
-        assert_eq!(LeaseRequest::decode(message).unwrap().id, 300);
-        assert_eq!(kept.len(), 3);
-        // Compressed, and beyond belief.
-        for sad in [&b"\x01\0\0\0\x01x"[..], b"\0\xff\xff\xff\xff"] {
-            assert!(whole(&mut BytesMut::from(sad)).is_err());
-        }
-    }
-
-    mod live_tests {
-        use super::*;
-        use jostle_sys::waited::leaping;
-        use std::task::Poll;
-
-        #[test]
-        fn an_answer_is_not_late_while_this_process_stood_still() {
-            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-            let mut looks = 0;
-            let exchange = std::future::poll_fn(|_| {
-                looks += 1;
-                (looks == 3)
-                    .then_some(())
-                    .map_or(Poll::Pending, Poll::Ready)
-            });
-            let patience = Duration::from_millis(600);
-            let (answer, _) = leaping(|| runtime.block_on(in_time(patience, exchange)));
-            assert_eq!(answer, Some(()));
-        }
+    fn an_answer_is_not_late_while_this_process_stood_still() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let mut looks = 0;
+        let exchange = std::future::poll_fn(|_| {
+            looks += 1;
+            (looks == 3)
+                .then_some(())
+                .map_or(Poll::Pending, Poll::Ready)
+        });
+        let patience = Duration::from_millis(600);
+        let (answer, _) = leaping(|| runtime.block_on(in_time(patience, exchange)));
+        assert_eq!(answer, Some(()));
     }
 }

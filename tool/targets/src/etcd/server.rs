@@ -1,19 +1,16 @@
 //! Queries to a server before the first lock: whether it can be used, and the lease that it
 //! grants.
 
-use super::failure::Failure;
-use super::messages::{
-    AuthenticateRequest, AuthenticateResponse, Empty, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseRequest, StatusResponse,
-};
 use super::rpc::{self, Channel, PATIENCE};
 use super::{GRANT, REVOKE};
 use crate::address::Address;
 use crate::login::{self, Credentials};
 use crate::{Result, SetupError};
-
-const STATUS: &str = "/etcdserverpb.Maintenance/Status";
-const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+use jostle_etcd::Failure;
+use jostle_etcd::messages::{
+    AUTHENTICATE, AuthenticateRequest, AuthenticateResponse, Empty, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseRequest, STATUS, StatusResponse,
+};
 
 /// The first version that looks for the greatest create revision below a given one: an
 /// older one leaves that bound out, so that a waiter would watch its own key.
@@ -95,8 +92,8 @@ pub(super) fn told(address: &Address, failure: &Failure) -> SetupError {
 
 #[cfg(test)]
 mod live_tests {
-    use super::super::fake::{self, Says};
     use super::*;
+    use jostle_etcd::fake::{self, Says};
     use prost::Message;
 
     fn refusal(address: &str) -> String {

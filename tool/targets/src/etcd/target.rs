@@ -1,12 +1,13 @@
 //! State that the workers share: servers, login and the names of locks.
 
 use super::launch::{Launch, PROGRAM};
-use super::messages::{DeleteRangeRequest, DeleteRangeResponse};
 use super::server::{admitted, granted, status, told};
-use super::{DELETE_RANGE, EtcdLock, LEAST_TTL_S, TLS_SCHEME, TTL_S, VARIABLES, after};
+use super::{EtcdLock, LEAST_TTL_S, TLS_SCHEME, TTL_S, VARIABLES};
 use crate::address::{Members, any};
 use crate::prelude::*;
 use crate::signs::{NoSigns, Told};
+use jostle_etcd::after;
+use jostle_etcd::messages::{DELETE_RANGE, DeleteRangeRequest, DeleteRangeResponse};
 use std::time::Duration;
 
 /// An etcd.

@@ -1,35 +1,20 @@
 //! Who has a lock of etcd: the oldest key below its name, and the lease of that key.
 
-use super::messages::{RangeRequest, SortOrder, SortTarget};
 use super::rpc::Channel;
 use super::server::{admitted, told};
-use super::{RANGE, TLS_SCHEME, VARIABLES, after};
+use super::{TLS_SCHEME, VARIABLES};
 use crate::address::{Address, Members, any};
 use crate::login::Credentials;
 use crate::who::{Answer, Question, Refusal, Told};
 
+use jostle_etcd::after;
+use jostle_etcd::messages::{KeyValue, RANGE, RangeRequest, RangeResponse, SortOrder, SortTarget};
 use jostle_model::who::Party;
 use prost::Message;
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// Keys that are looked at.
 const AT_MOST: i64 = 1_000;
-
-#[derive(Clone, PartialEq, Message)]
-struct Key {
-    #[prost(bytes = "vec", tag = "1")]
-    name: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    create_revision: i64,
-    #[prost(int64, tag = "6")]
-    lease: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Keys {
-    #[prost(message, repeated, tag = "2")]
-    kvs: Vec<Key>,
-}
 
 #[derive(Clone, PartialEq, Message)]
 struct Lease {
@@ -55,16 +40,16 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
             limit: AT_MOST,
             sort_order: SortOrder::Ascend.into(),
             sort_target: SortTarget::Create.into(),
-            max_create_revision: 0,
+            ..RangeRequest::default()
         };
-        let keys = channel.call::<Keys>(RANGE, &request, false);
+        let keys = channel.call::<RangeResponse>(RANGE, &request, false);
         let keys = keys
             .map_err(|failure| told(server, &failure))?
             .kvs
             .into_iter();
         // What other locks have below this name has more parts.
         let keys =
-            keys.filter(|key| key.name[prefix.len()..] == *format!("{:x}", key.lease).as_bytes());
+            keys.filter(|key| key.key[prefix.len()..] == *format!("{:x}", key.lease).as_bytes());
         Ok(keys.map(|key| party(&channel, &key)).collect::<Vec<_>>())
     })?;
     let mut parties = parties.into_iter();
@@ -78,7 +63,7 @@ pub(crate) fn who(question: &Question<'_>) -> Told {
     })
 }
 
-fn party(channel: &Channel, key: &Key) -> Party {
+fn party(channel: &Channel, key: &KeyValue) -> Party {
     let lease = channel.call::<TimeToLive>(TIME_TO_LIVE, &Lease { id: key.lease }, false);
     let left = lease
         .ok()
@@ -87,7 +72,7 @@ fn party(channel: &Channel, key: &Key) -> Party {
         who: Some(format!("lease {:x}", key.lease)),
         session: Some(format!("{:x}", key.lease)),
         mode: Some(crate::holders::mode(false)),
-        on: Some(String::from_utf8_lossy(&key.name).into_owned()),
+        on: Some(String::from_utf8_lossy(&key.key).into_owned()),
         token: Some(key.create_revision),
         left_ms: left.map(|s| s * 1_000),
         ..Party::default()

@@ -53,10 +53,40 @@ fn plain(client: &Client) -> RedisResult<()> {
 const HASTY: &str = "LOCK busy TTL 60000 WAIT 5000";
 const LIMIT: Duration = Duration::from_millis(300);
 
+/// Renews a lease for as long as it runs, over one connection, or another one where
+/// redis-rs says that it has ended; see groups.py.
+fn follow(port: &str) -> RedisResult<()> {
+    let client = Client::open(format!("redis://locks:{port}"))?;
+    let mut connection = client.get_connection()?;
+    let token: i64 = command("LOCK job TTL 20000").query(&mut connection)?;
+    println!("token {token}");
+    let renew = command(&format!("RENEW job {token} TTL 20000"));
+    let mut last = String::new();
+    loop {
+        let sent = Instant::now();
+        let reply = match redis::ConnectionLike::is_open(&connection) {
+            true => renew.query(&mut connection),
+            false => client.get_connection().and_then(|another| {
+                connection = another;
+                renew.query(&mut connection)
+            }),
+        };
+        let (text, ms) = (said(reply), sent.elapsed().as_millis());
+        if text != last || ms > 300 {
+            println!("{ms} {text}");
+        }
+        last = text;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> RedisResult<()> {
     let mut arguments = std::env::args().skip(1);
     let (port, means) = (arguments.next().unwrap(), arguments.next().unwrap());
+    if means == "group" {
+        return follow(&port);
+    }
     println!("version redis-rs 1.8.1");
     let client = Client::open(format!("redis://127.0.0.1:{port}"))?;
     plain(&client)?;

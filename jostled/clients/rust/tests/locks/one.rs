@@ -79,6 +79,32 @@ fn a_lease_is_renewed_while_it_is_held() {
 }
 
 #[test]
+fn only_what_is_held_for_long_is_renewed() {
+    let daemon = Daemon::with("JOSTLED_PASSWORD", None);
+    let ttl_ms = || {
+        let holder = daemon.ask("HOLDER job");
+        let (_, ttl) = holder.split_once("ttl-ms\r\n:").unwrap();
+        ttl.lines().next().unwrap().parse::<u64>().unwrap()
+    };
+    // It would be renewed after a second.
+    for attempt in 1.. {
+        let before = daemon.info("renewals");
+        let patient = locks(daemon.port, 20 * SECOND, 0);
+        let held = patient.acquire("job", &at_once().ttl(60 * SECOND)).unwrap();
+        assert!(ttl_ms() > 30_000);
+        held.release().unwrap();
+        if daemon.info("renewals") == before {
+            break;
+        }
+        assert!(attempt < 20, "it is renewed at once");
+    }
+    // Such a lease is short until the first renewal.
+    let held = locks(daemon.port, 5 * SECOND, 0).acquire("job", &at_once().ttl(60 * SECOND));
+    eventually("longer", || ttl_ms() > 30_000);
+    held.unwrap().release().unwrap();
+}
+
+#[test]
 fn a_lock_that_is_taken_away_is_reported() {
     let World { daemon, locks, .. } = &World::new();
     let held = locks.acquire("job", &at_once().ttl(3 * SECOND)).unwrap();

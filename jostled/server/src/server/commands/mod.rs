@@ -4,6 +4,7 @@ mod acl;
 mod admin;
 mod call;
 mod clients;
+mod ha;
 mod handover;
 mod hints;
 mod identity;

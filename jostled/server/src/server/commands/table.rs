@@ -1,6 +1,8 @@
 //! The commands: one table, which dispatch, `COMMAND`, the counters and the tests walk.
 
-use super::{Call, acl, admin, handover, identity, locks, sessions, shutdown, tools, transaction};
+use super::{
+    Call, acl, admin, ha, handover, identity, locks, sessions, shutdown, tools, transaction,
+};
 use crate::server::Server;
 
 /// The rights that a user needs for a command.
@@ -201,6 +203,9 @@ commands! {
         ""
         "Lets the program that is installed now take the daemon's place, with all locks and \
          connections without TLS."
+    Ha "HA" (2, 2) Admin None Alone ha::ha;
+        "STATUS | FAILOVER"
+        "Reports the group that this jostled serves, or lets another member serve it."
     Discard "DISCARD" (1, 1) Anybody None Transaction transaction::discard;
         ""
         "Drops what was queued since MULTI."

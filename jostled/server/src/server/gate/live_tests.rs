@@ -309,6 +309,7 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["SHUTDOWN ABORT"], "ERR"),
     (&["LEASES FORGET"], "ERR"),
     (&["HANDOVER"], "ERR"),
+    (&["HA STATUS"], "ERR"),
     (&["NONSENSE"], "ERR"),
     (&["*1\r\n$-7\r\n"], "ERR"),
 ];

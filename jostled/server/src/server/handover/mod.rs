@@ -60,6 +60,10 @@ impl Server {
         if self.is_draining() {
             return Err("the daemon is ending");
         }
+        #[cfg(feature = "ha")]
+        if self.ha.is_some() {
+            return Err("a group of jostleds is upgraded one by one: HA FAILOVER, then a start");
+        }
         if self.leases.from.is_some() {
             return Err("leases of the program before this one may still run");
         }

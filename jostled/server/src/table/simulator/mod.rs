@@ -23,7 +23,7 @@
 //! run; millions take a release build).
 
 mod asks;
-mod dice;
+pub(crate) mod dice;
 mod play;
 mod replay;
 mod witness;

@@ -69,8 +69,8 @@ impl Replay {
             };
             let ttl_ms = self.stored.sessions.get(&session);
             ensure!(
-                ttl_ms == Some(&table.sessions[*place].ttl_ms),
-                "a session of {ttl_ms:?} ms in the journal"
+                ttl_ms.map(|(ttl_ms, _)| *ttl_ms) == Some(table.sessions[*place].ttl_ms),
+                "a session of {ttl_ms:?} in the journal"
             );
             let heartbeat = &table.claims[table.sessions[*place].heartbeat];
             ensure!(heartbeat.state == ClaimState::Heartbeat, "a lost heartbeat");
@@ -96,7 +96,7 @@ impl Replay {
                 let lease = self.leases.remove(&token);
                 known.is_some() && lease.is_some() == leased
             }
-            Change::Opened { .. } | Change::Closed => true,
+            Change::Opened { .. } | Change::Closed | Change::Together { .. } => true,
         };
         ensure!(as_before, "{record:?} after {known:?}");
         self.stored.apply(&Entry::from_record(record, user));
@@ -120,7 +120,7 @@ impl Replay {
         };
         let slot = &table.clients[ClientId(client).slot()];
         let right = match &found.owner {
-            store::Owner::Connection(number) => {
+            store::Owner::Connection { number, .. } => {
                 *number == client && deadline == NEVER && slot.session == slab::NIL
             }
             store::Owner::Session(session) => {

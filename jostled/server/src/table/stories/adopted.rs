@@ -13,6 +13,11 @@ fn begun(token: u64, name: &str, mode: Mode, owner: Owner) -> Entry {
     Entry::Begun(token, Hold { name, mode, owner })
 }
 
+fn connection(number: u64) -> Owner {
+    let user = "app".to_owned();
+    Owner::Connection { number, user }
+}
+
 fn lease(ttl_ms: u64) -> Owner {
     let user = "app".to_owned();
     Owner::Lease { ttl_ms, user }
@@ -28,7 +33,8 @@ fn adopt(entries: &[Entry], first: u64, now: Time) -> Result<Table, BadImage> {
         memory_bytes: 0,
         ..Limits::default()
     };
-    Table::adopt(&stored, limits, first, |user| u16::from(user == "app"), now)
+    let number = |user: &str| u16::from(user == "app");
+    Table::adopt(&stored, limits, first, 0, number, now)
 }
 
 #[test]
@@ -37,7 +43,7 @@ fn leases_and_sessions_get_their_whole_ttl_again_and_nobody_elses_number_release
     let now = Time(500 * S);
     let of = |id| Owner::Session(session(id));
     let entries = [
-        Entry::Opened(session(1), 20_000),
+        Entry::Opened(session(1), 20_000, String::new()),
         begun(3, "s", Mode::Exclusive, of(1)),
         begun(4, "shared", Mode::Shared, of(1)),
         begun(5, "shared", Mode::Shared, lease(10_000)),
@@ -45,7 +51,7 @@ fn leases_and_sessions_get_their_whole_ttl_again_and_nobody_elses_number_release
         begun(7, "place", Mode::Place { of: 2 }, lease(10_000)),
         // Its session has ended, though its own end did not get that far.
         begun(8, "over", Mode::Exclusive, of(2)),
-        begun(9, "connection", Mode::Exclusive, Owner::Connection(1)),
+        begun(9, "connection", Mode::Exclusive, connection(1)),
         Entry::Renewed(6, 30_000),
     ];
     let mut table = adopt(&entries, 10, now).unwrap();

@@ -60,7 +60,7 @@ attacks! {
     // What belongs to others.
     "low l" 9 x 99 "LOCK app:a" "TRYLOCK app:a" "UNLOCK app:held" "RENEW app:held 1 TTL 1" "PLACE app:held ID 1" => "NOPERM";
     "low l" 9 x 99 "FORCEUNLOCK app:held" "CONTENTION" "WAITERS app:held" "HOLDERS" "HOLDER app:held" => "NOPERM";
-    "low l" 9 x 99 "ACL LIST" "CLIENT LIST" "CLIENT KILL 1" "SHUTDOWN" "HANDOVER" "LEASES FORGET" => "NOPERM";
+    "low l" 9 x 99 "ACL LIST" "CLIENT LIST" "CLIENT KILL 1" "SHUTDOWN" "HANDOVER" "HA STATUS" "LEASES FORGET" => "NOPERM";
     "low l" 9 x 99 "SESSION CLOSE USER app" "SESSION LIST" => "NOPERM";
     // What is shared: 10,000 sessions of one user left none to the others, and stayed.
     "low l" 10 x 90 "SESSION OPEN TTL 600000" => "QUOTA" counts "refused"

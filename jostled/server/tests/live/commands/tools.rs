@@ -26,7 +26,7 @@ fn what_tools_for_redis_ask_is_answered() {
             (0, "CLIENT SETINFO OTHER 1.0", "ERR"),
             (0, "CLIENT NONSENSE", "ERR"),
             (0, "CONFIG SET save x", "ERR"),
-            (0, "COMMAND COUNT", "30"),
+            (0, "COMMAND COUNT", "31"),
             (0, "HELLO 4", "NOPROTO"),
             (
                 0,
@@ -53,7 +53,7 @@ fn what_tools_for_redis_ask_is_answered() {
     let Value::Array(commands) = client.ask("COMMAND") else {
         panic!()
     };
-    assert_eq!(commands.len(), 30);
+    assert_eq!(commands.len(), 31);
     let Value::Array(docs) = client.ask("COMMAND DOCS lock nonsense") else {
         panic!()
     };

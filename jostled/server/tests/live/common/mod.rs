@@ -35,33 +35,43 @@ impl Daemon {
 
     /// Starts what a command starts, and waits until it is ready.
     pub(crate) fn from_command(command: &mut Command) -> Self {
+        let mut daemon = Self::launched(command);
+        daemon.await_ready();
+        daemon
+    }
+
+    /// Starts what a command starts.
+    pub(crate) fn launched(command: &mut Command) -> Self {
         let mut child = command
             .env_remove("JOSTLED_PASSWORD")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut log = Vec::new();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            port: 0,
+            log: Vec::new(),
+            stderr,
+        }
+    }
+
+    /// Waits until it serves.
+    pub(crate) fn await_ready(&mut self) {
         loop {
             let mut line = String::new();
-            let length = stderr.read_line(&mut line).unwrap();
-            assert!(length > 0, "jostled did not start: {log:?}");
+            let length = self.stderr.read_line(&mut line).unwrap();
+            assert!(length > 0, "jostled did not start: {:?}", self.log);
             let ready = line.contains("ready");
-            log.push(line.trim_end().to_owned());
+            self.log.push(line.trim_end().to_owned());
             if ready {
                 break;
             }
         }
-        let port = log
-            .iter()
+        let mut log = self.log.iter();
+        self.port = log
             .find_map(|line| port_in(line, "listening on "))
             .unwrap_or(0);
-        Self {
-            child,
-            port,
-            log,
-            stderr,
-        }
     }
 
     /// The port that a line of the log names.
@@ -105,12 +115,13 @@ impl Daemon {
 
     /// Reads its log until a line contains this.
     pub(crate) fn await_log(&mut self, what: &str) {
-        let mut line = String::new();
+        let (mut line, mut before) = (String::new(), String::new());
         while !line.contains(what) {
+            before.push_str(&line);
             line.clear();
             assert!(
                 self.stderr.read_line(&mut line).unwrap() > 0,
-                "no line {what}"
+                "no line {what} in: {before}"
             );
         }
     }

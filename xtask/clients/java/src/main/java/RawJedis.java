@@ -66,8 +66,26 @@ public final class RawJedis {
         System.out.println(act + " " + granted);
     }
 
+    /** Renews a lease for as long as it runs; see groups.py. */
+    static void follow(RedisClient client) throws Exception {
+        String token = String.valueOf(ask(client, "LOCK", "job", "TTL", "20000"));
+        System.out.println("token " + token);
+        for (String last = ""; ; Thread.sleep(100)) {
+            long sent = System.nanoTime();
+            String said = errorOf(() -> ask(client, "RENEW", "job", token, "TTL", "20000"));
+            long ms = (System.nanoTime() - sent) / 1_000_000;
+            if (!said.equals(last) || ms > 300) {
+                System.out.println(ms + " " + said);
+            }
+            last = said;
+        }
+    }
+
     public static void main(String[] args) throws Exception {
         int port = Integer.parseInt(args[0]);
+        if (args[1].equals("group")) {
+            follow(RedisClient.builder().hostAndPort("locks", port).build());
+        }
         System.out.println("version jedis " + args[2]);
         RedisClient client = client(port, 10_000);
         long token = (Long) ask(client, "LOCK", "job", "TTL", "60000");

@@ -17,9 +17,12 @@ public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll
     /** How often the keeper looks whether its connection has ended. */
     private static final long LOOK_NANOS = 100_000_000;
 
-    private static final String UNRENEWED = "the lease ended, and no renewal was answered";
+    private static final String UNRENEWED = "it ended, and no renewal was answered";
 
-    /** What the daemon has granted: its name in errors, and the commands that renew and end it. */
+    /**
+     * What the daemon has granted: its name in errors, and the commands that renew it (or ask whether its
+     * connection lives) and end it.
+     */
     record Grant(String title, List<List<String>> renewal, List<List<String>> ending) {}
 
     /** A grant, and what keeps it; {@code ttl} is null for what its connection owns. */
@@ -132,7 +135,7 @@ public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll
 
     /** Renews a lease; without one, asks whether the connection lives. */
     private void keep() {
-        long pause = term.every.toNanos();
+        long pause = term.soon.toNanos();
         while (!isOverBeforeRenewal(pause)) {
             pause = term.every.toNanos();
             try {
@@ -144,7 +147,7 @@ public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll
                     lose(error.getMessage());
                 } else {
                     line = parts.locks.line();
-                    pause /= 4;
+                    pause = term.again.toNanos();
                 }
             }
         }
@@ -174,7 +177,7 @@ public abstract sealed class Kept implements AutoCloseable permits Held, HeldAll
 
     private void confirm() {
         long sent = System.nanoTime();
-        line.askAll(term.answer, parts.ttl == null ? List.of(List.of("PING")) : parts.grant.renewal);
+        line.askAll(Term.least(term.answer, Duration.ofNanos(term.leftNanos())), parts.grant.renewal);
         term.extend(sent);
     }
 

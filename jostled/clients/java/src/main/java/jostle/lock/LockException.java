@@ -21,8 +21,8 @@ public abstract sealed class LockException extends RuntimeException {
      * The daemon did not answer in time, or could not be reached.
      *
      * <p>The connection is closed, which takes the request out of the line. A lock that was granted
-     * in that moment ends with the connection; a lease, after the timeout, since it gets its length
-     * only when its grant is known.
+     * in that moment ends with the connection; a lease, after four timeouts at most, since it gets its
+     * length only when its grant is known.
      */
     public static final class NoAnswer extends LockException {
         private static final long serialVersionUID = 1;

@@ -1,5 +1,6 @@
 package jostle.lock;
 
+import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -8,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BiFunction;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -26,6 +28,8 @@ public final class Locks {
     private final JedisClientConfig config;
     private final Duration timeout;
     private final int retries;
+    /** The address of the daemon's name that was silent last. */
+    private final AtomicReference<InetAddress> silent = new AtomicReference<>();
 
     /**
      * Where the daemon is.
@@ -77,10 +81,15 @@ public final class Locks {
             Map<String, Long> tokens = new LinkedHashMap<>();
             List<List<String>> renewal = new ArrayList<>();
             List<List<String>> ending = new ArrayList<>();
+            if (wish.ttl() == null) {
+                renewal.add(List.of("PING"));
+            }
             for (Object token : (List<?>) reply) {
                 String name = names.get(tokens.size());
                 tokens.put(name, (Long) token);
-                renewal.add(renewal(name, token.toString(), wish.ttl()));
+                if (wish.ttl() != null) {
+                    renewal.add(renewal(name, token.toString(), wish.ttl()));
+                }
                 ending.add(List.of("UNLOCK", name, token.toString()));
             }
             Grant grant = new Grant(all + " (tokens " + tokens.values() + ")", renewal, ending);
@@ -132,7 +141,7 @@ public final class Locks {
             List<String> renewal = List.of("SESSION", "RENEW", id);
             List<String> ending = List.of("SESSION", "CLOSE", id);
             Grant grant = new Grant(Session.title(id), List.of(renewal), List.of(ending));
-            return new Session(new Parts(this, grant, ttl, new Term(ttl, timeout, sent), line), this, id);
+            return new Session(new Parts(this, grant, ttl, new Term(ttl, ttl, timeout, sent), line), this, id);
         });
         session.start(Kept.calling(onLost, session));
         return session;
@@ -158,7 +167,7 @@ public final class Locks {
     }
 
     Line line() {
-        return new Line(address, config, timeout);
+        return new Line(address, config, timeout, silent);
     }
 
     Duration timeout() {
@@ -167,7 +176,7 @@ public final class Locks {
 
     private static List<String> renewal(String name, String token, Duration ttl) {
         return ttl == null
-                ? List.of()
+                ? List.of("PING")
                 : List.of("RENEW", name, token, "TTL", Long.toString(ttl.toMillis()));
     }
 
@@ -214,8 +223,8 @@ public final class Locks {
             }
             Object reply = await(line, timed, name, maxWait, begun);
             return granted.apply(reply, grant -> {
-                Term term = new Term(first, timeout, sent);
-                if (first != null && (!first.equals(ttl) || term.leftNanos() < 2 * term.every.toNanos())) {
+                Term term = new Term(ttl, first, timeout, sent);
+                if (term.isLate()) {
                     term = begin(grant, ttl, line);
                 }
                 return new Parts(this, grant, ttl, term, line);
@@ -225,15 +234,15 @@ public final class Locks {
 
     /**
      * How long a lease is taken for until its grant is known. A grant whose answer does not arrive
-     * leaves a lease that nobody knows of: taken for the timeout alone, it does not keep others out
-     * for long.
+     * leaves a lease that nobody knows of: taken for four timeouts at most, it does not keep others
+     * out for long. By default it survives a change of the member that serves.
      */
     private Duration firstOf(Duration ttl) {
         if (ttl == null) {
             return null;
         }
-        Duration known = timeout.toMillis() < 10 ? Duration.ofMillis(10) : timeout;
-        return ttl.compareTo(known) < 0 ? ttl : known;
+        Duration known = timeout.multipliedBy(4);
+        return Term.least(ttl, known.toMillis() < 10 ? Duration.ofMillis(10) : known);
     }
 
     /** Sends a request with its wait; the reply, once it is granted. */
@@ -253,7 +262,7 @@ public final class Locks {
         return reply;
     }
 
-    /** Gives a lease its whole length, from now on: it began at an unknown time. */
+    /** Gives it its whole length, from now on: it began at an unknown time. */
     private Term begin(Grant grant, Duration ttl, Line line) {
         long sent = System.nanoTime();
         try {
@@ -261,14 +270,17 @@ public final class Locks {
         } catch (Refused error) {
             throw new LockLost(grant.title() + ": the lease ended before it was known", error);
         } catch (NoAnswer error) {
+            if (ttl == null) {
+                throw error;
+            }
             // Spares the next one the rest of a lease that nobody will use.
             try (Line other = line()) {
                 other.askAll(timeout, grant.ending());
             } catch (NoAnswer | Refused ignored) {
-                // It ends by itself, after the timeout.
+                // It ends by itself, after four timeouts at most.
             }
             throw error;
         }
-        return new Term(ttl, timeout, sent);
+        return new Term(ttl, ttl, timeout, sent);
     }
 }

@@ -15,7 +15,8 @@ import java.util.function.Consumer;
  * @param of asks for one of so many places; 1 is an exclusive lock
  * @param onLost called once, by a thread of its own, when the lock is lost before it is released: for
  *     a lease at its end at the latest, also when the daemon does not answer; without a lease at most
- *     4/3 of the timeout after the daemon's last sign
+ *     4/3 of the timeout after the daemon's last sign, and 8.5 s after the
+ *     request for it
  */
 public record Wish(Duration maxWait, Duration ttl, boolean shared, int of, Consumer<Held> onLost) {
     /** Refuses what makes no sense. */

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -259,13 +260,44 @@ class LocksTest {
         }
     }
 
+    private static int ttlMillis(Daemon daemon) {
+        var found = java.util.regex.Pattern.compile("ttl-ms\r\n:(\\d+)").matcher(daemon.ask("HOLDER job"));
+        return found.find() ? Integer.parseInt(found.group(1)) : 0;
+    }
+
+    @Test
+    void onlyWhatIsHeldForLongIsRenewed() throws Exception {
+        try (Daemon daemon = new Daemon()) {
+            Wish wish = SOON.ttl(Duration.ofMinutes(1));
+            try (Held held = World.locks(daemon.port, 20, 0).acquire("job", wish)) {
+                assertTrue(ttlMillis(daemon) > 30_000);
+            }
+            assertEquals(0, daemon.info("renewals"));
+            // Such a lease is short until the first renewal.
+            try (Held held = World.locks(daemon.port, 5, 0).acquire("job", wish)) {
+                eventually("longer", () -> ttlMillis(daemon) > 30_000);
+            }
+        }
+    }
+
+    @Test
+    void eachAddressOfTheNameIsTriedAndASilentOneLast() throws Exception {
+        try (Daemon daemon = new Daemon();
+                var silent = new java.net.ServerSocket(daemon.port, 50, InetAddress.getByName("127.0.0.2"))) {
+            // Of src/test/resources/hosts.
+            HostAndPort name = new HostAndPort("locks.test", daemon.port);
+            var config = DefaultJedisClientConfig.builder().build();
+            new Locks(name, config, Duration.ofSeconds(1), 20).acquire("job", SOON).close();
+        }
+    }
+
     @Test
     void aLeaseIsCountedFromBeforeItWasSentAndStaysOver() {
         long sent = System.nanoTime() - 5_000_000_000L;
-        Term late = new Term(Duration.ofSeconds(4), Duration.ofSeconds(1), sent);
+        Term late = new Term(Duration.ofSeconds(4), Duration.ofSeconds(4), Duration.ofSeconds(1), sent);
         late.extend(System.nanoTime());
         assertTrue(late.isOver());
-        assertFalse(new Term(Duration.ofSeconds(60), Duration.ofSeconds(1), sent).isOver());
-        assertFalse(new Term(null, Duration.ofSeconds(1), sent).isOver());
+        assertFalse(new Term(Duration.ofSeconds(60), Duration.ofSeconds(60), Duration.ofSeconds(1), sent).isOver());
+        assertFalse(new Term(null, null, Duration.ofSeconds(1), sent).isOver());
     }
 }

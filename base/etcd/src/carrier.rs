@@ -1,6 +1,6 @@
-//! The transport below HTTP/2: a socket in the thread's own runtime, with or without TLS.
-//! It counts the bytes of both directions, without TLS's overhead. It keeps the server's
-//! first bytes, which show what protocol the server has.
+//! The transport below HTTP/2: a socket of tokio's, with or without TLS. It counts the bytes of
+//! both directions, without TLS's overhead. It keeps the server's first bytes, which show what
+//! protocol the server has.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,7 +14,9 @@ const FIRST: usize = 8;
 
 /// The bytes that went over a connection.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub struct Carried {
+    /// Calls that were begun.
+    pub calls: AtomicU64,
     /// Bytes of both directions.
     pub bytes: AtomicU64,
     /// The first bytes that the server sent, as they came together.
@@ -31,9 +33,9 @@ impl Carried {
 }
 
 /// A connection that has been made.
-pub(super) struct Carrier<T> {
-    pub stream: T,
-    pub carried: Arc<Carried>,
+pub(crate) struct Carrier<T> {
+    pub(crate) stream: T,
+    pub(crate) carried: Arc<Carried>,
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Carrier<T> {

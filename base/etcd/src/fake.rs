@@ -1,15 +1,19 @@
-//! Servers that may listen where an etcd is expected. Each runs as long as the test
-//! program.
+//! Servers for tests and measurements: some that may listen where an etcd is expected, each of
+//! which runs as long as the test program, and a cluster of real ones.
+
+#![allow(clippy::unwrap_used, reason = "it is for tests")]
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// The fake server's HTTP/2 answer to each call.
-pub(super) enum Says {
+pub enum Says {
     /// A message of gRPC.
     Message(Vec<u8>),
     /// A status of gRPC in place of one.
@@ -23,19 +27,20 @@ pub(super) enum Says {
 }
 
 /// A server that answers each call by its path.
-pub(super) struct Calls {
+pub struct Calls {
+    /// Where it listens.
     pub address: String,
     /// The paths of the calls so far.
     pub paths: Receiver<String>,
 }
 
 /// The address of one that speaks HTTP/2 and always says the same.
-pub(super) fn speaks_http2(says: Says) -> String {
+pub fn speaks_http2(says: Says) -> String {
     serve(move |_, respond| answer(&says, respond))
 }
 
 /// One that answers each call by its path.
-pub(super) fn answers_calls(says: fn(&str) -> Says) -> Calls {
+pub fn answers_calls(says: fn(&str) -> Says) -> Calls {
     let (sender, paths) = channel();
     let address = serve(move |path, respond| {
         // The test may be over.
@@ -120,7 +125,7 @@ fn answer(says: &Says, mut respond: h2::server::SendResponse<Bytes>) {
 }
 
 /// The address of one that answers these bytes to the first that it hears, and hangs up.
-pub(super) fn answers(bytes: &[u8]) -> String {
+pub fn answers(bytes: &[u8]) -> String {
     let (listener, address) = listen();
     let bytes = bytes.to_vec();
     std::thread::spawn(move || {
@@ -134,7 +139,7 @@ pub(super) fn answers(bytes: &[u8]) -> String {
 }
 
 /// One that is stopped: the kernel accepts in its name.
-pub(super) fn accepts_only() -> TcpListener {
+pub fn accepts_only() -> TcpListener {
     listen().0
 }
 
@@ -142,4 +147,70 @@ fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
+}
+
+/// A cluster of three, which ends with this.
+#[derive(Debug)]
+pub struct Etcds {
+    /// The members' addresses for clients.
+    pub urls: Vec<String>,
+    /// Their processes.
+    pub members: Vec<Child>,
+    commands: Vec<Command>,
+}
+
+impl Etcds {
+    /// Launches the first `etcd` of $PATH (Debian's package etcd-server) three times, with data
+    /// in this directory.
+    #[must_use]
+    pub fn launch(directory: &Path) -> Self {
+        let listeners = [(); 6].map(|()| listen().0);
+        let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let all: Vec<String> = (0..3).map(|n| format!("m{n}={}", url(ports[n]))).collect();
+        let commands = (0..3).map(|n| {
+            let (peer, client) = (url(ports[n]), url(ports[3 + n]));
+            let data = directory.join(format!("m{n}"));
+            let mut command = Command::new("etcd");
+            command.arg(format!("--name=m{n}"));
+            command.arg(format!("--data-dir={}", data.display()));
+            command.arg(format!("--listen-peer-urls={peer}"));
+            command.arg(format!("--initial-advertise-peer-urls={peer}"));
+            command.arg(format!("--listen-client-urls={client}"));
+            command.arg(format!("--advertise-client-urls={client}"));
+            command.arg(format!("--initial-cluster={}", all.join(",")));
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        });
+        let mut etcds = Self {
+            urls: ports[3..].iter().map(|port| url(*port)).collect(),
+            members: Vec::new(),
+            commands: commands.collect(),
+        };
+        etcds.restart();
+        etcds
+    }
+
+    /// Ends the members that run, and launches all.
+    pub fn restart(&mut self) {
+        self.end();
+        let launched = self.commands.iter_mut().map(|command| {
+            let launched = command.spawn();
+            launched.expect("the program etcd (package etcd-server)")
+        });
+        self.members = launched.collect();
+    }
+
+    fn end(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+    }
+}
+
+impl Drop for Etcds {
+    fn drop(&mut self) {
+        self.end();
+    }
 }

@@ -15,8 +15,8 @@ const ALERT: [u8; 2] = [21, 3];
 
 /// Why a call came to nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
-    /// The keeper ended it.
+pub enum Failure {
+    /// The caller ended it.
     #[error("interrupted")]
     Interrupted,
     /// Its time was over.
@@ -34,7 +34,13 @@ pub(super) enum Failure {
          version 3.1 or later?"
     )]
     Foreign(String),
-    /// The server's or the connection's own message.
+    /// The server refuses the call, with this status of gRPC.
+    #[error("{1} (gRPC status {0})")]
+    Refused(u32, String),
+    /// Its answer is longer than is believed.
+    #[error("its answer has {0} bytes")]
+    Long(usize),
+    /// The connection's own message.
     #[error("{0}")]
     Said(String),
 }
@@ -51,7 +57,7 @@ impl From<h2::Error> for Failure {
 impl Failure {
     /// This failure, if the first bytes that the server sent are HTTP/2's; else what they tell.
     #[must_use]
-    pub(super) fn explained(self, first: &[u8]) -> Failure {
+    pub(crate) fn explained(self, first: &[u8]) -> Failure {
         let is_foreign = first.get(SETTINGS.0);
         let is_foreign = is_foreign.is_some_and(|kind| *kind != SETTINGS.1);
         match self {
@@ -73,7 +79,7 @@ impl Failure {
 ///
 /// # Errors
 /// What answers instead.
-pub(super) fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
     // The answer of a proxy whose etcd is down.
     if status.is_server_error() {
         return Err(Failure::Said(format!("HTTP status {status}")));
@@ -94,15 +100,16 @@ pub(super) fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Fai
 ///
 /// # Errors
 /// The server's message.
-pub(super) fn status(headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn status(headers: &HeaderMap) -> Result<(), Failure> {
     match text(headers, "grpc-status") {
         None | Some("0") => Ok(()),
         Some(code) => {
             let message = text(headers, "grpc-message").unwrap_or("an error without a message");
             let said = format!("{message} (gRPC status {code})");
-            Err(match code {
-                UNIMPLEMENTED => Failure::Foreign(said),
-                UNAVAILABLE => Failure::Unavailable(said),
+            Err(match (code, code.parse()) {
+                (UNIMPLEMENTED, _) => Failure::Foreign(said),
+                (UNAVAILABLE, _) => Failure::Unavailable(said),
+                (_, Ok(code)) => Failure::Refused(code, message.to_owned()),
                 _ => Failure::Said(said),
             })
         }
@@ -126,8 +133,8 @@ mod tests {
         headers.insert("grpc-status", "5".parse().unwrap());
         headers.insert("grpc-message", "lease not found".parse().unwrap());
         let said = status(&headers).unwrap_err();
-        let expected = "lease not found (gRPC status 5)".to_owned();
-        assert_eq!(said, Failure::Said(expected));
+        assert_eq!(said, Failure::Refused(5, "lease not found".to_owned()));
+        assert_eq!(said.to_string(), "lease not found (gRPC status 5)");
     }
 
     #[test]
