@@ -52,7 +52,7 @@ pub struct Head {
 }
 
 /// The value of a key `m/MEMBER`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its version.
     pub version: String,

@@ -210,7 +210,7 @@ impl World {
                             witness.granted(token, what, kind, end, now)?;
                         }
                         if name >= PROBES && self.probe.take().is_some() {
-                            self.counts.probes += 1;
+                            *self.counts.entry("probes").or_default() += 1;
                         }
                     }
                     // It has not asked for its end since.

@@ -17,20 +17,22 @@
 
 mod clients;
 mod etcd;
+mod faults;
 mod node;
 mod witness;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{
     Answer, Call, Due, Head, Init, Keys, Memory, Over, Own, Primary, Request, Rules, Standby, Txn,
 };
-use crate::table::simulator::dice::Dice;
+use crate::table::simulator::{dice::Dice, setting};
 use crate::table::{Mode, Time};
 use clients::Client;
 use etcd::{Etcd, Pairs};
 use node::{Active, Link, Links, Node, Role};
-use witness::{Witness, ensure};
+use witness::Witness;
 
 type Name = u32;
 type Violation = String;
@@ -103,6 +105,9 @@ struct Letter {
     answer: Option<Answer>,
 }
 
+/// How often something happened: a world in which nothing does proves nothing.
+type Counts = BTreeMap<&'static str, u64>;
+
 struct World {
     dice: Dice,
     now: u64,
@@ -119,18 +124,6 @@ struct World {
     probe: Option<u64>,
     probes: u32,
     counts: Counts,
-}
-
-/// A world in which nothing happens proves nothing.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    kills: u64,
-    failovers: u64,
-    freezes: u64,
-    restores: u64,
-    wipes: u64,
-    probes: u64,
-    unknown: u64,
 }
 
 impl World {
@@ -164,7 +157,7 @@ impl World {
             numbers: 0,
             probe: None,
             probes: 0,
-            counts: Counts::default(),
+            counts: Counts::new(),
         };
         world.initialise();
         for node in 0..3 {
@@ -176,17 +169,6 @@ impl World {
     fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
-    }
-
-    /// What an administrator does with a new etcd.
-    fn initialise(&mut self) {
-        let cluster = format!("cluster {}", self.number());
-        let first = self.nodes.iter().map(|node| node.tokens).max().unwrap_or(1);
-        let mut init = Init::new(&self.keys, RULES, &cluster, first, Time(0));
-        if let Due::Send(call) = init.due(Time(0)) {
-            let answer = self.etcd.answer(&call.request, 0);
-            assert!(init.answered(answer, Time(0)).is_some());
-        }
     }
 
     fn start(&mut self, node: usize, restored: bool) {
@@ -246,160 +228,6 @@ impl World {
 
     fn is_calm(&self) -> bool {
         self.probe.is_some()
-    }
-
-    /// Faults, and their end.
-    fn meddle(&mut self) -> Result<(), Violation> {
-        let node = self.some_node();
-        self.administer();
-        let loads = |node: &Node| match &node.role {
-            Role::Active(active) => node.clock < active.loading,
-            _ => false,
-        };
-        if self.is_calm() && self.nodes.iter().any(loads) {
-            self.postpone();
-        }
-        if let Some(by) = self.probe {
-            ensure!(self.now < by, "S4: no free name is granted");
-            return Ok(());
-        }
-        self.now += self.dice.below(4 * MS);
-        if let Role::Down = self.nodes[node].role
-            && self.dice.percent(20)
-        {
-            self.start(node, false);
-        }
-        let most = 1 + self.dice.below(8_000);
-        let until = self.now + self.dice.below(most) * MS;
-        let now = self.now;
-        let found = &mut self.nodes[node];
-        match self.dice.below(1_000) {
-            0..12 => {
-                found.runs(now);
-                // Half of them long enough for a takeover.
-                let until = match self.dice.percent(50) {
-                    true => now + (2_000 + self.dice.below(2_000)) * MS,
-                    false => until,
-                };
-                found.frozen = Some((until, self.dice.percent(60)));
-                self.counts.freezes += 1;
-            }
-            12..14 => found.hangs = until,
-            14..18 => found.cut[self.dice.below(2) as usize] = until,
-            18..24 => {
-                self.counts.kills += 1;
-                self.kill(node);
-            }
-            24..32 => {
-                if let Role::Active(active) = &mut found.role {
-                    self.counts.failovers += u64::from(!active.drains);
-                    active.drains = true;
-                }
-            }
-            32..42 => {
-                let pairs = Rc::clone(&self.etcd.pairs);
-                self.backups.push((self.etcd.revision, pairs));
-                if self.backups.len() > 3 {
-                    self.backups.remove(0);
-                }
-            }
-            42 if self.dice.percent(25) => self.restore(),
-            43 if self.dice.percent(3) => self.wipe(),
-            // All is quiet for a while.
-            44 => self.now = until,
-            45..49 => self.end_faults(),
-            _ => {}
-        }
-        self.witness.forget(self.now);
-        Ok(())
-    }
-
-    fn end_faults(&mut self) {
-        for node in 0..3 {
-            let found = &mut self.nodes[node];
-            if let Some((until, _)) = &mut found.frozen {
-                *until = 0;
-            }
-            found.runs(self.now);
-            (found.hangs, found.cut) = (0, [0; 2]);
-            if let Role::Down = found.role {
-                self.start(node, false);
-            }
-        }
-        self.probes += 1;
-        self.probe = Some(self.now + WITHIN_MS * MS);
-    }
-
-    /// Whether each member knows of the last write, or of one shortly before it: what none
-    /// of them remembers when etcd loses it, cannot be missed.
-    fn is_known(&self) -> bool {
-        let head = self.etcd.pairs.get(&self.keys.head());
-        let Some(Ok(head)) = head.map(|value| Head::read(value)) else {
-            return false;
-        };
-        self.nodes.iter().all(|node| {
-            node.disk.cluster == head.cluster && node.disk.tokens + (1 << 39) > head.tokens
-        })
-    }
-
-    /// A backup of which each member knows more takes the place of what there is.
-    fn restore(&mut self) {
-        let Some((revision, pairs)) = self.backups.first().cloned() else {
-            return;
-        };
-        let head = pairs.get(&self.keys.head());
-        let Some(Ok(head)) = head.map(|value| Head::read(value)) else {
-            return;
-        };
-        let mut nodes = self.nodes.iter();
-        if self.is_known() && nodes.all(|node| node.disk.sequence > head.sequence) {
-            self.counts.restores += 1;
-            self.etcd.become_that_of(revision, pairs);
-            self.backups.clear();
-        }
-    }
-
-    fn wipe(&mut self) {
-        if self.is_known() {
-            self.counts.wipes += 1;
-            self.etcd.become_that_of(1, Rc::default());
-            self.backups.clear();
-        }
-    }
-
-    /// An administrator sees to what daemons report.
-    fn administer(&mut self) {
-        if self
-            .nodes
-            .iter()
-            .any(|node| matches!(node.role, Role::Active(_)))
-        {
-            return;
-        }
-        let node = self.dice.below(3) as usize;
-        let Role::Standby(standby) = &self.nodes[node].role else {
-            return;
-        };
-        match standby.trouble() {
-            Some(Over::Uninitialised(_)) if self.etcd.pairs.is_empty() => self.initialise(),
-            Some(Over::Foreign { .. } | Over::Behind { .. }) => {
-                // A stale read may look like it.
-                let head = self.etcd.pairs.get(&self.keys.head());
-                let seen = standby.head().map(Head::text);
-                if head == seen.as_ref() {
-                    self.start(node, true);
-                    self.postpone();
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The time for a grant begins later.
-    fn postpone(&mut self) {
-        if let Some(by) = &mut self.probe {
-            *by = self.now + WITHIN_MS * MS;
-        }
     }
 
     /// A message arrives, or is lost.
@@ -465,7 +293,7 @@ impl World {
             return Ok(());
         };
         if found.life == letter.life {
-            self.counts.unknown += u64::from(answer == Answer::Unknown);
+            *self.counts.entry("answers").or_default() += 1;
             self.answer(letter.node, letter.call.number, answer)?;
         }
         Ok(())
@@ -582,27 +410,24 @@ fn simulate(seed: u64, steps: u64) -> (Counts, Witness) {
 
 #[test]
 fn no_fault_breaks_a_promise() {
-    let setting = |name: &str, default: u64| {
-        let text = std::env::var(name).ok();
-        text.and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let steps = setting(
-        "JOSTLE_STEPS",
-        if cfg!(debug_assertions) {
-            1_000_000
-        } else {
-            10_000_000
-        },
-    );
+    let steps = setting("JOSTLE_STEPS", 1_000_000);
     let first = setting("JOSTLE_SEED", 1);
     for seed in first..first + 4 {
-        let (counts, witness) = simulate(seed, steps);
-        println!(
-            "{counts:?}, {} grants, {} takeovers",
-            witness.grants, witness.adopted
-        );
-        assert!(witness.grants > steps / 1_000, "{}", witness.grants);
-        assert!(witness.adopted > steps / 10_000, "{}", witness.adopted);
+        let (mut counts, witness) = simulate(seed, steps);
+        counts.extend([("grants", witness.grants), ("takeovers", witness.adopted)]);
+        println!("{counts:?}");
+        for (what, one_in) in [
+            ("grants", 1_000),
+            ("takeovers", 10_000),
+            ("failovers", 20_000),
+            ("freezes", 10_000),
+            ("kills", 10_000),
+            ("probes", 20_000),
+            ("restores", 1_000_000),
+        ] {
+            let count = counts.get(what).copied().unwrap_or(0);
+            assert!(count >= steps / one_in, "{count} {what}");
+        }
     }
 }
 

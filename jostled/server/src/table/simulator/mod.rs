@@ -90,7 +90,7 @@ const EXCLUSIVE: World = World {
     unruly: true,
 };
 
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()
         .and_then(|text| text.parse().ok())

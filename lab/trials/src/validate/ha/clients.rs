@@ -413,38 +413,36 @@ impl Owner<'_> {
         }
     }
 
-    /// Takes and releases names that nobody else asks for: what is released is free.
+    /// Takes and releases names that nobody else asks for: whoever serves later knows that what
+    /// was released is free.
     fn release(&mut self) {
         for nth in 0.. {
-            let name = format!("own{nth}");
-            // Until a request has no answer: it may have got the name.
-            while let Some((Said::Number(token), _)) =
-                self.wire.ask(&format!("TRYLOCK {name} TTL {LONG_MS}"))
-            {
-                sleep(Duration::from_millis(100));
-                let Some((Said::Number(1), _)) = self.wire.ask(&format!("UNLOCK {name} {token}"))
-                else {
-                    break;
-                };
-                let again = self.wire.ask(&format!("TRYLOCK {name} TTL {LONG_MS}"));
-                match again {
-                    Some((Said::Nil, _)) => self.lose(format!("the end of {name} {token}")),
-                    Some((Said::Number(next), _)) if next <= token => {
-                        self.lose(format!("{name}: token {next} after {token}"));
-                    }
-                    Some((Said::Number(next), _)) => {
-                        if self.wire.ask(&format!("UNLOCK {name} {next}")).is_none() {
-                            break;
-                        }
-                    }
-                    _ => break,
-                }
-                if self.over() {
-                    return;
-                }
-            }
             if self.over() {
                 return;
+            }
+            // A request without an answer may have been executed: the name is not used again.
+            let name = format!("own{nth}");
+            let take = format!("TRYLOCK {name} TTL {LONG_MS}");
+            let Some((Said::Number(token), _)) = self.wire.ask(&take) else {
+                continue;
+            };
+            let unlock = format!("UNLOCK {name} {token}");
+            let Some((Said::Number(1), _)) = self.wire.ask(&unlock) else {
+                continue;
+            };
+            sleep(Duration::from_millis(self.rng.below(1_000)));
+            while !self.over() {
+                match self.wire.ask(&format!("HOLDER {name}")) {
+                    // An array of none.
+                    Some((Said::Text(count), _)) if count == "0" => break,
+                    Some((said, _)) => {
+                        self.lose(format!("the end of {name} {token}: {said:?}"));
+                        // The rest of the answer is not read.
+                        self.wire.stream = None;
+                        break;
+                    }
+                    None => sleep(Duration::from_millis(20)),
+                }
             }
         }
     }
