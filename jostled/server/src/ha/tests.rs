@@ -212,9 +212,18 @@ fn replies_and_tokens_follow_what_is_written() {
     );
     primary.ask(vec![begun(1, lease(20))]);
     assert!(commit(&mut primary, 803));
+    // Only what a connection held and was adopted can be renewed: it is a lease then.
+    let (number, user) = (3, "u".into());
+    primary.ask(vec![
+        begun(2, Owner::Connection { number, user }),
+        Entry::Renewed(2, 9),
+    ]);
+    let call = sent(primary.due(at(803)));
+    assert!(put(&call, "2").ends_with(br#""lease_ms":9}"#));
+    assert!(commit(&mut primary, 1103));
     // What is renewed and ends in one batch was there before.
     primary.ask(vec![Entry::Renewed(1, 100), Entry::Ended(1)]);
-    let call = sent(primary.due(at(804)));
+    let call = sent(primary.due(at(1104)));
     assert_eq!(txn(&call).deletes, [(Keys::new("x").hold(1), None)]);
 }
 

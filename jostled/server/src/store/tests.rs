@@ -188,7 +188,10 @@ impl Stored {
 }
 
 /// The holds and sessions that a start adopts, whatever run they are of.
-fn adopted(content: Content) -> Option<(BTreeMap<u64, Hold>, BTreeMap<Session, (u64, String)>)> {
+/// Holds and sessions.
+type Kept = (BTreeMap<u64, Hold>, BTreeMap<Session, (u64, String)>);
+
+fn adopted(content: Content) -> Option<Kept> {
     match content {
         Content::Log(stored) => Some((stored.holds, stored.sessions)),
         Content::Empty => Some(Default::default()),
@@ -222,7 +225,7 @@ fn what_is_settled_takes_as_many_bytes_as_if_it_had_begun_so() {
     assert_eq!(stored.bytes, begun.bytes);
 }
 
-fn settled(stored: &Stored) -> (BTreeMap<u64, Hold>, BTreeMap<Session, (u64, String)>) {
+fn settled(stored: &Stored) -> Kept {
     let mut stored = stored.clone();
     stored.settle();
     (stored.holds, stored.sessions)

@@ -181,13 +181,8 @@ impl World {
         let found = &mut self.nodes[node];
         let memory = found.disk.clone();
         found.life += 1;
-        found.role = Role::Standby(Standby::new(
-            self.keys.clone(),
-            RULES,
-            own,
-            memory,
-            restored,
-        ));
+        let standby = Standby::new(self.keys.clone(), RULES, own, memory, restored);
+        found.role = Role::Standby(Box::new(standby));
     }
 
     fn kill(&mut self, node: usize) {

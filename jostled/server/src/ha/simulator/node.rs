@@ -89,7 +89,7 @@ pub(super) struct Active {
 
 pub(super) enum Role {
     Down,
-    Standby(Standby),
+    Standby(Box<Standby>),
     Active(Box<Active>),
 }
 
