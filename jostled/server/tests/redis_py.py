@@ -21,7 +21,7 @@ for protocol in protocols:
     assert client.info("locks")["holds"] == 0
     assert len(client.client_list()) >= 1
     assert client.config_get("maxclients") == {"maxclients": "10000"}
-    assert client.command_count() == 30
+    assert client.command_count() == 31
 
     # Leases through a pool: every command may use another connection.
     counter, tokens, errors = [0], [], []

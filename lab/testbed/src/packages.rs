@@ -108,7 +108,6 @@ varnish varnishd a proxy of those cases
 squid squid a proxy of those cases
 stunnel4 stunnel4 a server whose CPU goes to TLS, for those cases
 gdb gdb a debugger that holds a server, for `validate situations`
-nftables nft the firewalls of those situations, and the translated addresses of the cases
 podman podman the containers of the cases
 crun crun runs them
 netavark /usr/lib/podman/netavark publishes their ports

@@ -398,8 +398,11 @@ pub(super) fn next(limit: Limit, by_copies: bool, watched: &Watched) -> Option<S
         .traffic
         .as_ref()
         .and_then(|traffic| traffic.address.as_ref());
-    // Where a look at other namespaces, or at its process, would decide, the reason says so.
-    let is_elsewhere = matches!(watched.server_unseen, None | Some(ServerUnseen::Machine));
+    // Where a look at its process would decide, the reason says so.
+    let is_elsewhere = !matches!(
+        watched.server_unseen,
+        Some(ServerUnseen::Owner | ServerUnseen::Forwarder)
+    );
     if let (Some(address), None, None, true) =
         (address, &watched.server, &watched.server_host, is_elsewhere)
     {

@@ -24,6 +24,11 @@ impl World {
     pub(super) fn meddle(&mut self) -> Result<(), Violation> {
         let node = self.some_node();
         self.administer();
+        if let Role::Down = self.nodes[node].role
+            && self.dice.percent(20)
+        {
+            self.start(node, false);
+        }
         let loads = |node: &Node| match &node.role {
             Role::Active(active) => node.clock < active.loading,
             _ => false,
@@ -36,11 +41,6 @@ impl World {
             return Ok(());
         }
         self.now += self.dice.below(4 * MS);
-        if let Role::Down = self.nodes[node].role
-            && self.dice.percent(20)
-        {
-            self.start(node, false);
-        }
         let most = 1 + self.dice.below(8_000);
         let until = self.now + self.dice.below(most) * MS;
         let now = self.now;

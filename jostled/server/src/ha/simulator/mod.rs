@@ -299,7 +299,7 @@ impl World {
             && let Some(Ok(head)) = txn.puts.first().map(|(_, value)| Head::read(value))
         {
             let first = head.tokens - RULES.tokens;
-            self.witness.discard(first, self.numbers);
+            self.witness.discard(first, self.numbers + 1);
             let asked = self.clients.iter_mut().flat_map(|client| &mut client.asked);
             asked.for_each(|asked| asked.relied = 0);
         }

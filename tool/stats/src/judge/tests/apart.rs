@@ -105,7 +105,7 @@ fn limits_of_the_server_s_machine_name_it() {
             throttled(&mut watched.generator);
             watched.server.iter_mut().for_each(throttled);
         })
-        .is(Limit::Undecided, "kept the generator from running");
+        .is(Limit::Undecided, "kept the server from running");
 }
 
 #[test]
