@@ -245,16 +245,12 @@ impl World {
             return Ok(());
         }
         let Some(answer) = letter.answer.take() else {
-            let behind = if self.dice.percent(10) {
-                self.dice.below(4)
-            } else {
-                0
+            let calm = self.is_calm();
+            let behind = match !calm && self.dice.percent(10) {
+                true => self.dice.below(4),
+                false => 0,
             };
-            let fate = if self.is_calm() {
-                100
-            } else {
-                self.dice.below(100)
-            };
+            let fate = if calm { 100 } else { self.dice.below(100) };
             if (0..4).contains(&fate) {
                 // It is done again later, or only then.
                 self.letters.push(Letter {
