@@ -62,7 +62,7 @@ impl Memory {
 pub struct Taken {
     /// The head that was put.
     pub head: Head,
-    /// All that is held: adopt it with [`Table::adopt`](crate::table::Table::adopt).
+    /// All that is held: the table adopts it.
     pub stored: Stored,
     /// The first token to give out. The end is the head's.
     pub first_token: u64,
