@@ -228,6 +228,16 @@ fn replies_and_tokens_follow_what_is_written() {
 }
 
 #[test]
+fn a_request_for_several_locks_is_stored_as_a_whole() {
+    let (mut primary, hold) = (primary(), |token| begun(token, lease(9)));
+    let before = (1..OPERATIONS as u64).map(hold);
+    let both = [Entry::Together(2), hold(126), hold(127)];
+    primary.ask(before.chain(both).collect());
+    let call = sent(primary.due(at(1)));
+    assert_eq!(txn(&call).puts.len(), OPERATIONS, "with the head");
+}
+
+#[test]
 fn a_primary_writes_while_its_loop_turns_and_ends_when_it_cannot() {
     let (mut primary, mut beats) = (primary(), 0);
     let over = (0..40_000).step_by(10).find_map(|ms| {

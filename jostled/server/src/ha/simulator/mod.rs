@@ -401,7 +401,7 @@ fn simulate(seed: u64, steps: u64) -> (Counts, Witness) {
 
 #[test]
 fn no_fault_breaks_a_promise() {
-    let steps = setting("JOSTLE_STEPS", 1_000_000);
+    let steps = setting("JOSTLE_STEPS", 2_000_000);
     let first = setting("JOSTLE_SEED", 1);
     for seed in first..first + 4 {
         let (mut counts, witness) = simulate(seed, steps);
