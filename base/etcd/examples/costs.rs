@@ -1,4 +1,4 @@
-//! What jostled's only operation costs in etcd: three members are started on this machine, with
+//! Measures the one operation that jostled uses in etcd: it starts three members on this machine, with
 //! their data on tmpfs and on the disk.
 //!
 //! ```text

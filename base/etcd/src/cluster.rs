@@ -100,7 +100,7 @@ pub struct Settings {
     pub identity: Option<[PathBuf; 2]>,
 }
 
-/// What is known of a member.
+/// The address of a member, and its latest state.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// Its address.
@@ -182,7 +182,7 @@ impl Cluster {
         }
     }
 
-    /// What is known of each member.
+    /// The state of each member, in the order of the endpoints.
     #[must_use]
     pub fn health(&self) -> Vec<Health> {
         let (members, clash) = (self.members.iter(), self.clash());

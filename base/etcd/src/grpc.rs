@@ -44,7 +44,7 @@ impl Connection {
     /// may send ahead; `None`: HTTP/2's default.
     ///
     /// # Errors
-    /// What the server says in place of HTTP/2.
+    /// The server does not speak HTTP/2: its text.
     pub async fn begin<T: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         stream: T,
         place: String,

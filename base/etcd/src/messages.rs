@@ -161,9 +161,9 @@ pub struct Compare {
     pub value: Option<Vec<u8>>,
 }
 
-/// Of [`Compare::target`]: the create revision.
+/// A [`Compare::target`]: the create revision.
 pub const CREATE: i32 = 1;
-/// Of [`Compare::target`]: the value.
+/// A [`Compare::target`]: the value.
 pub const VALUE: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]

@@ -114,7 +114,7 @@ pub fn follow(home: u64, connections: &[Tcp]) -> Result<Found, Unseen> {
     let (place, at, pids) = loop {
         from.truncate(FOLLOWED);
         let (place, at, accepted) = match (machine.ends(&from), relay.take()) {
-            // What relays to nowhere else is a server with a server behind it.
+            // A relay within one namespace counts as a server with a server behind it.
             (None, Some(relay)) => break relay,
             (Some((place, ..)), Some(relay)) if place == relay.0 => break relay,
             (Some(end), _) => end,

@@ -40,7 +40,7 @@ fn the_client_s_own_address_leads_to_its_server_under_translation_of_the_destina
     let server = socket(2, "172.17.0.2:80", CLIENT, [900, 500]);
     let all = places([vec![client.clone()], vec![server.clone()]]);
     assert_eq!(found(&all, &client), Some((1, 2)));
-    // The same addresses in two networks: what was carried tells them apart, or nothing does.
+    // Two networks use the same addresses: only the bytes carried tell the connections apart.
     let other = |carried| socket(3, "172.17.0.2:80", CLIENT, carried);
     let both = |carried| {
         let all = [

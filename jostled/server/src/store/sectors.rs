@@ -8,7 +8,7 @@ use crate::table::HashKey;
 
 pub(super) const SECTOR: usize = 512;
 /// How a sector begins: the format and its version.
-const MARK: [u8; 4] = *b"JLG\x01";
+const MARK: [u8; 4] = *b"JLG\x02";
 const HEAD: usize = 32;
 const PAYLOAD: usize = SECTOR - HEAD - 8;
 /// The bit beside a sector's length that tells a snapshot.
