@@ -164,12 +164,19 @@ impl Etcds {
     /// in this directory.
     #[must_use]
     pub fn launch(directory: &Path) -> Self {
+        Self::launch_with(directory, "http", &[])
+    }
+
+    /// As [`Self::launch`]; clients come by this scheme, and these options say how.
+    #[must_use]
+    pub fn launch_with(directory: &Path, scheme: &str, options: &[String]) -> Self {
         let listeners = [(); 6].map(|()| listen().0);
         let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let all: Vec<String> = (0..3).map(|n| format!("m{n}={}", url(ports[n]))).collect();
+        let peer = |n: usize| format!("http://127.0.0.1:{}", ports[n]);
+        let url = |n: usize| format!("{scheme}://127.0.0.1:{}", ports[3 + n]);
+        let all: Vec<String> = (0..3).map(|n| format!("m{n}={}", peer(n))).collect();
         let commands = (0..3).map(|n| {
-            let (peer, client) = (url(ports[n]), url(ports[3 + n]));
+            let (peer, client) = (peer(n), url(n));
             let data = directory.join(format!("m{n}"));
             let mut command = Command::new("etcd");
             command.arg(format!("--name=m{n}"));
@@ -179,11 +186,12 @@ impl Etcds {
             command.arg(format!("--listen-client-urls={client}"));
             command.arg(format!("--advertise-client-urls={client}"));
             command.arg(format!("--initial-cluster={}", all.join(",")));
+            command.args(options);
             command.stdout(Stdio::null()).stderr(Stdio::null());
             command
         });
         let mut etcds = Self {
-            urls: ports[3..].iter().map(|port| url(*port)).collect(),
+            urls: (0..3).map(url).collect(),
             members: Vec::new(),
             commands: commands.collect(),
         };
@@ -201,7 +209,8 @@ impl Etcds {
         self.members = launched.collect();
     }
 
-    fn end(&mut self) {
+    /// Ends the members; [`Self::restart`] launches them with what is then their data.
+    pub fn end(&mut self) {
         for member in &mut self.members {
             let _ = member.kill();
             let _ = member.wait();

@@ -2,7 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use jostle_etcd::fake::Etcds;
 use jostle_resp::Value;
@@ -310,4 +310,102 @@ fn what_belongs_to_another_group_is_refused() {
     stranger.await_log("the data directory is that of");
     let mut early = Daemon::launched(&mut other.command("h", "3", &own));
     early.await_log("`jostled --ha-init` makes it, once");
+}
+
+#[test]
+fn an_etcd_from_a_backup_is_taken_only_when_told_and_then_without_its_locks() {
+    let mut ground = Ground::new();
+    let [now, backup] = ["", "backup"].map(|place| ground.path(place));
+    let copy = |from: &str, to: &str| {
+        let each = format!("rm -rf {to}/$m && cp -a {from}/$m {to}");
+        let all = format!("mkdir -p {to}; for m in m0 m1 m2; do {each} || exit; done");
+        output(tool("sh").args(["-c", &all]));
+    };
+    let primary = ground.member("0", &[]);
+    eventually("it serves", || serves(&primary));
+    let kept = primary.client().token("LOCK kept TTL 600000");
+    ground.etcds.end();
+    copy(&now, &backup);
+    ground.etcds.restart();
+    let mut last = 0;
+    eventually("etcd is back", || {
+        let stream = TcpStream::connect(("127.0.0.1", primary.port));
+        let mut client = Client::new(stream.unwrap());
+        client.send("LOCK later TTL 600000");
+        let token = client.try_read().ok().and_then(|value| value.as_integer());
+        last = token.unwrap_or(0) as u64;
+        last > kept
+    });
+    primary.signal("-TERM");
+    assert_eq!(primary.finish().0, Some(0));
+    // This one notes at once what etcd has now.
+    let second = ground.member("1", &[]);
+    let noted = Path::new(&ground.path("1")).join("cluster");
+    eventually("it is noted", || noted.exists());
+    drop(second);
+    ground.etcds.end();
+    copy(&backup, &now);
+    ground.etcds.restart();
+    let mut second = ground.member("1", &[]);
+    second.await_log("--restored accepts it");
+    assert!(!serves(&second));
+    drop(second);
+    let second = ground.member("1", &["--restored", "--max-ttl", "1"]);
+    eventually("it serves", || serves(&second));
+    let mut client = second.client();
+    for (name, old) in [("kept", kept), ("later", last)] {
+        let token = client.token(&format!("LOCK {name} TTL 1000"));
+        assert!(token > last + (1 << 40), "{name}: {token}");
+        let lost = client.say(&format!("RENEW {name} {old} TTL 1000"));
+        assert_eq!(lost, "NOTOWNER", "{name}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn an_etcd_that_wants_certificates_is_reached_with_them() {
+    use crate::common::{ELLIPTIC, certificate};
+    let directory = tempfile::tempdir().unwrap();
+    // Whoever trusts the file trusts this server, and no authority.
+    let kind = [ELLIPTIC, &["-addext", "basicConstraints=critical,CA:FALSE"]].concat();
+    let [cert, key] = certificate(directory.path(), &kind);
+    let options = [
+        "--client-cert-auth".to_owned(),
+        format!("--trusted-ca-file={cert}"),
+        format!("--cert-file={cert}"),
+        format!("--key-file={key}"),
+    ];
+    let etcds = Etcds::launch_with(directory.path(), "https", &options);
+    let ground = Ground { etcds, directory };
+    let other = tempfile::tempdir().unwrap();
+    let [stranger, _] = certificate(other.path(), &kind);
+    let shown = ["--ha-cert", &cert, "--ha-key", &key];
+    let words = |ca| [&["--ha-ca", ca][..], &shown].concat();
+    let init = |data: &str, more: &[&str]| {
+        let mut command = ground.command("g", data, more);
+        command
+            .arg("--ha-init")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let said = |init: Child| {
+        let log = init.wait_with_output().unwrap().stderr;
+        String::from_utf8_lossy(&log).into_owned()
+    };
+    eventually("a leader", || {
+        said(init("first", &words(&cert))).contains("is made")
+    });
+    let refused = [
+        init("stranger", &words(&stranger)),
+        init("no-key", &["--ha-ca", &cert]),
+        init("nothing", &[]),
+    ];
+    let reasons = ["peer certificate", "client certificate", "needs --ha-ca"];
+    for (log, because) in refused.map(said).iter().zip(reasons) {
+        assert!(log.contains(because), "{log}");
+    }
+    let primary = ground.member("0", &words(&cert));
+    eventually("it serves", || serves(&primary));
+    assert!(primary.client().token("LOCK job TTL 600000") > 0);
 }

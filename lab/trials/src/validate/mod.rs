@@ -26,6 +26,7 @@ mod gate;
 mod growth;
 pub(crate) mod ha;
 mod judge;
+mod known_bugs;
 mod plants;
 mod quiet;
 mod recover;
@@ -127,6 +128,8 @@ pub(crate) enum Subject {
     },
     /// jostle verify and locks whose bugs are known, each beside its corrected form
     Verify(Series),
+    /// Public reports of bugs of others: what jostle answers to each (as root)
+    KnownBugs(Series),
     /// Plants from files beside locks, calls and services: does what is printed hold? (as root)
     Beside {
         #[command(flatten)]
@@ -265,6 +268,7 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
         Subject::Recover(series) => recover::rows(series)?,
         Subject::Ha { collect, how } => ha::rows(collect, how)?,
         Subject::Verify(series) => verify::rows(series)?,
+        Subject::KnownBugs(series) => known_bugs::rows(series)?,
         Subject::Situations { series, how } => situations::rows(series, how)?,
     };
     print(&rows)

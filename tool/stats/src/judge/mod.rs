@@ -259,7 +259,10 @@ fn busy_generator(
     let busy = generator.filter(|busy| busy.share() >= BUSY);
     let used = |side: Option<&Side>| side.map_or(0.0, |side| window.share(&side.cpu_s));
     let server_uses_more = used(window.watched.server.as_ref()) > used(Some(side));
-    let is_crowded = |busy: &Busy<'_>| server_uses_more && crowded(window, side, *busy).is_some();
+    let is_crowded = |busy: &Busy<'_>| {
+        server_uses_more && crowded(window, side, *busy).is_some()
+            || both_wait(window, *busy, server)
+    };
     let mut state = if let Some(busy) = busy.filter(|busy| !is_crowded(busy)) {
         let mut state = State::new(Limit::Generator, words::busy("generator", busy));
         if harm(window, side, busy).is_some_and(|harm| harm >= HARMED) {
@@ -326,6 +329,45 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
 fn crowded(window: &Window<'_>, side: &Side, busy: Busy<'_>) -> Option<State> {
     let is_alone = busy.cpu < ROOM && harm(window, side, busy).is_some_and(|harm| harm < HARMED);
     full(window).filter(|_| is_alone)
+}
+
+/// Whether the generator is busy by waiting for CPUs that others use, and so is the server: then it
+/// is no more the limit than that.
+fn both_wait(window: &Window<'_>, generator: Busy<'_>, server: Option<Busy<'_>>) -> bool {
+    let watched = window.watched;
+    let harmed = |side: Option<&Side>, busy: Option<Busy<'_>>| {
+        let (side, busy) = side.zip(busy)?;
+        harm(window, side, busy).filter(|harm| busy.cpu < ROOM && *harm >= HARMED)
+    };
+    let of_generator = harmed(Some(&watched.generator), Some(generator));
+    let of_server = harmed(watched.server.as_ref(), server);
+    matches!((of_generator, of_server), (Some(one), Some(other)) if one < 2.0 * other)
+}
+
+/// The busiest thread of a side that is bound to CPUs waits for one for longer than other programs
+/// and the side's other threads ran: the other side did, which is bound to the same CPUs.
+fn same_cpus(
+    window: &Window<'_>,
+    generator: Option<Busy<'_>>,
+    server: Option<Busy<'_>>,
+) -> Option<State> {
+    let machine = &window.watched.machine;
+    let of_server = window.watched.server.as_ref();
+    let of_server = of_server.filter(|_| window.far().is_none())?;
+    let sides = [&window.watched.generator, of_server];
+    let is_bound = |side: &&Side| side.allowed_cpus.is_some_and(|cpus| cpus < machine.cpus);
+    let used = sides.map(|side| window.share(&side.cpu_s));
+    let others = window
+        .others(machine)
+        .filter(|_| sides.iter().all(is_bound))?;
+    let waits = |busy: &Busy<'_>, own: f64, other: f64| {
+        let waited = busy.queued - others - (own - busy.cpu);
+        let is_it = busy.share() >= BUSY && busy.cpu < ROOM && waited >= QUEUED;
+        is_it && other >= ROOM * waited
+    };
+    let server = server.filter(|busy| waits(busy, used[1], used[0]));
+    let busy = server.or_else(|| generator.filter(|busy| waits(busy, used[0], used[1])))?;
+    Some(State::new(Limit::Machine, words::same_cpus(busy, used)))
 }
 
 /// The CPUs that a side uses and those that it may run on, if it uses nearly all of them.

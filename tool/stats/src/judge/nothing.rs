@@ -2,7 +2,7 @@
 
 use super::window::Window;
 use super::{SEEN, STILL, State, waits, words};
-use jostle_model::judged::{Limit, Side, StartedBy};
+use jostle_model::judged::{Limit, Network, Side, StartedBy};
 
 /// Connections opened a second from which some of them may have been the command's, though
 /// no look met one.
@@ -29,7 +29,9 @@ pub(super) fn at_all(window: &Window<'_>) -> Option<State> {
         if lasts && is_empty && !sides.any(|side| side.is_some_and(is_still)) {
             return Some(State::new(Limit::Nothing, words::no_byte(open)));
         }
-        if open > 0.0 || sum(&traffic.bytes) > 0.0 {
+        // A look may meet attempts that are refused a moment later.
+        let may_be_met = is_empty && are_refused(network);
+        if (open > 0.0 && !may_be_met) || sum(&traffic.bytes) > 0.0 {
             return None;
         }
     }
@@ -45,7 +47,7 @@ pub(super) fn at_all(window: &Window<'_>) -> Option<State> {
     // A process that lives from look to look, and connects again and again, is met with a socket.
     let is_seen =
         watched.seen_share.is_none_or(|seen| seen >= SEEN) && watched.span_s.len() >= LOOKS;
-    let (limit, reason) = if has_tcp != Some(false) && failed >= 1.0 && failed >= 0.5 * opened {
+    let (limit, reason) = if has_tcp != Some(false) && are_refused(network) {
         (Limit::Nothing, words::refused(opened, failed, watched))
     } else if watched.unix_sockets {
         (Limit::Undecided, words::UNIX_SOCKETS.to_owned())
@@ -62,6 +64,12 @@ pub(super) fn at_all(window: &Window<'_>) -> Option<State> {
         (Limit::Undecided, words::too_brief(opened, watched))
     };
     Some(State::new(limit, reason))
+}
+
+/// Whether most attempts to connect fail.
+fn are_refused(network: &Network) -> bool {
+    let [opened, failed] = [&network.opened, &network.failed].map(|each| each.iter().sum::<f64>());
+    failed >= 1.0 && failed >= 0.5 * opened
 }
 
 /// A command that failed has no figures to judge, unless the reason of its failure is known:

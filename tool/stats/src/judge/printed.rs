@@ -339,5 +339,8 @@ mod tests {
             told.starts_with("755 of 1,000 connections were at one of the server's 4 processes")
         );
         assert_eq!(shared_out(&traffic(1.0, 1.0, &[250, 240, 262, 248])), None);
+        let told = shared_out(&traffic(1.0, 1.0, &[6, 0, 94, 0])).unwrap();
+        let rest = "one of the server's 4 processes, less even than by chance; 2 of these had none";
+        assert_eq!(told, format!("94 of 100 connections were at {rest}"));
     }
 }

@@ -6,8 +6,8 @@
 use super::window::{Busy, Window};
 use super::{State, held::held, waits};
 use super::{
-    busy_generator, full, limited_server, neighbours, network, reads_late, silent, still_generator,
-    still_server, stolen,
+    busy_generator, full, limited_server, neighbours, network, reads_late, same_cpus, silent,
+    still_generator, still_server, stolen,
 };
 
 /// A row: one reason why a load generator got no further.
@@ -50,6 +50,8 @@ rules! {
         "a generator that is busy connecting to a server that has ended"
     "ports": |seen| waits::for_ports(seen.window);
         "a generator that is busy trying; one look without a port"
+    "same CPUs": |seen| same_cpus(seen.window, seen.generator, seen.server);
+        "another program that ran meanwhile; the side's own threads"
     "generator busy": |seen| busy_generator(seen.window, seen.generator, seen.server, seen.is_held[0]);
         "a busy server where requests lie unread, while the generator is never late"
     "server limited": |seen| limited_server(seen.window, seen.server);

@@ -192,6 +192,16 @@ pub(super) fn queued_for(window: &Window<'_>, name: &str, of: &Side, busy: Busy<
     }
 }
 
+/// `used`: CPUs, by the generator and by the server.
+pub(super) fn same_cpus(busy: Busy<'_>, [generator, server]: [f64; 2]) -> String {
+    format!(
+        "{} was runnable for {} of the time without running, and no other program ran in its \
+         place: generator ({generator:.2} CPUs) and server ({server:.2}) are bound to the same CPUs",
+        name(busy),
+        percent(busy.queued)
+    )
+}
+
 pub(super) fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
     let cpus = match cpus {
         1.0 => "the one CPU".to_owned(),

@@ -174,6 +174,9 @@ pub(super) fn rows(collect: &Collect, how: &How) -> anyhow::Result<Vec<Row>> {
             .filter(is_meant)
             .filter(|seed| !is_known(seed))
             .collect();
+        if let Some(directory) = &how.logs {
+            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        }
         let next = Mutex::new(missing.into_iter());
         std::thread::scope(|threads| {
             let all: Vec<_> = (0..how.beside)

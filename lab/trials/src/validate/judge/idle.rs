@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// Runs of each generator that are judged, and how often each quota is set.
 const RUNS: usize = 20;
-const QUOTAS: usize = 2;
+const QUOTAS: usize = 8;
 
 /// How often a run is made until no other program disturbs it.
 const TRIES: u32 = 3;

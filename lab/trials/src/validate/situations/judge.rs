@@ -46,7 +46,7 @@ pub(super) enum Class {
 /// An expression that ignores case.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Expression(Regex);
+pub(in super::super) struct Expression(pub(in super::super) Regex);
 
 impl TryFrom<String> for Expression {
     type Error = regex::Error;

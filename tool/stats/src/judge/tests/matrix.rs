@@ -34,6 +34,16 @@ const ROWS: &[Row] = &[
         |run| traffic(run).ports_left[41..60].fill(3000.0),
     ),
     (
+        "same CPUs",
+        [0.47, 0.52],
+        |run| {
+            run.generator.allowed_cpus = Some(1);
+            *server(run) = side("uvicorn", 0.52, 0.45);
+            server(run).allowed_cpus = Some(1);
+        },
+        |run| hog(run, 0.4),
+    ),
+    (
         "generator busy",
         [0.96, 0.97],
         |run| lay(run, 40.0, 10.0),

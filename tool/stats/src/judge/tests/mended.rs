@@ -233,3 +233,46 @@ fn pairs_compare_what_was_printed_or_a_count_that_is_the_connections_own() {
         assert!((found.ratio - ratio).abs() < 1e-9, "{found:?}");
     }
 }
+
+/// Both sides of a script have one CPU, as of a small container; or there is a loop beside them.
+#[test]
+fn sides_that_wait_for_the_same_cpu_are_limited_by_the_machine() {
+    let one_cpu = |cpu: [f64; 2], queued: [f64; 2], others: f64| {
+        Planted::busy(cpu[0], cpu[1]).with(|run| {
+            hog(run, others);
+            let server = run.server.as_mut().unwrap();
+            for (side, queued) in [&mut run.generator, server].into_iter().zip(queued) {
+                side.allowed_cpus = Some(1);
+                queue(side, queued);
+            }
+        })
+    };
+    let same = "are bound to the same CPUs";
+    one_cpu([0.47, 0.52], [0.35, 0.45], 0.01).is(Limit::Machine, same);
+    one_cpu([0.56, 0.40], [0.42, 0.4], 0.01).is(Limit::Machine, same);
+    // Whoever waits for others alone.
+    one_cpu([0.56, 0.36], [0.4, 0.33], 0.96).is(Limit::Machine, "while other programs used");
+    one_cpu([0.5, 0.2], [0.48, 0.05], 0.96).is(Limit::Generator, "busy for 98 %");
+    // Nobody is known who ran in its place.
+    one_cpu([0.05, 0.5], [0.01, 0.45], 0.01).is(Limit::Server, "busy for 95 %");
+}
+
+/// bombardier, for which nobody listens: a look meets an attempt before it is refused.
+#[test]
+fn attempts_that_are_refused_are_no_traffic() {
+    let refused = |failed: f64, bytes: f64| {
+        Planted::busy(0.98, 0.0).with(|run| {
+            run.server = None;
+            run.protocols = Some(vec!["TCP".to_owned()]);
+            let each = |value: f64| vec![value; LOOKS];
+            let seen = traffic(run);
+            (seen.bytes, seen.opened) = (each(bytes), each(1000.0));
+            (seen.connections, seen.segments) = (each(1.0), each(2.0));
+            let network = run.network.as_mut().unwrap();
+            (network.opened, network.failed) = (each(1000.0), each(failed));
+        })
+    };
+    refused(990.0, 0.0).is(Limit::Nothing, "nobody listens");
+    refused(10.0, 0.0).is(Limit::Generator, "busy");
+    refused(990.0, 100.0).is(Limit::Generator, "busy");
+}
