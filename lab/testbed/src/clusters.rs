@@ -45,11 +45,13 @@ impl Cluster {
 
 fn begin(recipe: &dyn LaunchRecipe, directory: &Path) -> (Running, Ground) {
     std::fs::create_dir(directory).unwrap();
+    let known = recipe.known();
+    let (port, secret) = known.unwrap_or_else(|| (free_port().unwrap(), String::new()));
     let ground = Ground {
         program: recipe.program().find().unwrap(),
         directory: directory.to_owned(),
-        port: free_port().unwrap(),
-        secret: String::new(),
+        port,
+        secret,
     };
     for (name, contents) in recipe.files(&ground) {
         std::fs::write(directory.join(name), contents).unwrap();

@@ -155,6 +155,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         open_each: false,
         slots: 64,
         members: 1,
+        wait_replicas: 0,
         holds_many: false,
         kept: false,
         stays: false,

@@ -361,13 +361,25 @@ fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// A cluster can be launched only of what is one, and where no servers are named.
+/// A cluster can be launched only of what is one, and where no servers are named. Grants wait for
+/// replicas only where there are so many.
 fn check_members(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
-    let name = &spec.typed;
+    let (name, can, members) = (&spec.typed, &spec.entry.lock, plan.members());
+    let (replicas, is_launched) = (plan.wait_replicas(), spec.argument.is_none());
+    refuse_where! {
+        replicas > 0 && !can.awaits_replicas =>
+            "{name} --wait-replicas {replicas}: only clients of redis wait for replicas";
+        replicas >= members && replicas > 0 && is_launched =>
+            "{name} --wait-replicas {replicas}: --members {members} has {} replicas; launch more \
+             (--members {})", members - 1, (replicas + 1) | 1;
+        members > 1 && members % 2 == 0 && can.clusters =>
+            "{name} --members {members}: an even number outlasts no more failures than one less; \
+             use {} or {}", members - 1, members + 1;
+    }
     match plan.members {
         None | Some(0 | 1) => Ok(()),
-        Some(members) if !spec.entry.lock.clusters => refuse(format!(
-            "{name} --members {members}: jostle launches clusters of etcd and zookeeper only"
+        Some(members) if !can.clusters => refuse(format!(
+            "{name} --members {members}: jostle launches clusters of redis, etcd and zookeeper only"
         )),
         Some(members) if spec.argument.is_some() => refuse(format!(
             "{name} --members {members}: these servers run already; `{}` without an address launches a cluster",

@@ -89,6 +89,7 @@ impl<'a> Recovery<'a> {
             open_each: false,
             slots: 1,
             members: order.members,
+            wait_replicas: order.wait_replicas,
             holds_many: false,
             kept: false,
             stays: renews,

@@ -59,7 +59,9 @@ impl Address {
     /// The servers among those of `//HOST:PORT[,HOST:PORT...]` that take no connection, as
     /// known within a second; none if that is no list of servers.
     pub fn dead(argument: &str) -> Vec<String> {
-        let servers = Address::several(argument, Some("https")).unwrap_or_default();
+        // Sentinels stand behind the name of a group.
+        let places = argument.rsplit('@').next().unwrap_or_default();
+        let servers = Address::several(places, Some("https")).unwrap_or_default();
         let reached = reached(&servers);
         let each = servers.iter().zip(reached).filter(|(_, reached)| !reached);
         each.map(|(server, _)| server.to_string()).collect()

@@ -309,6 +309,8 @@ pub struct Setup<'a> {
     pub slots: usize,
     /// Servers of the cluster, where a launched service is one.
     pub members: usize,
+    /// Replicas that must have a lock before it counts as granted.
+    pub wait_replicas: usize,
     /// Whether a worker holds many of the locks at the same time.
     pub holds_many: bool,
     /// Whether workers renew the leases of what they hold ([`Lock::renew`]).

@@ -117,9 +117,14 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// The address of the interface at which it is to listen.
+    pub fn host(&self) -> &str {
+        "127.0.0.1"
+    }
+
     /// `HOST:PORT`, where it is to listen.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host(), self.port)
     }
 
     /// How its clients log in, as this user if it has names.
@@ -162,6 +167,11 @@ pub trait LaunchRecipe: Debug {
     /// The user to run it as if jostle runs as root and the server refuses root; its package
     /// makes it. None: the user that runs jostle.
     fn instead_of_root(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The port and the password of a member that others must know before it starts.
+    fn known(&self) -> Option<(u16, String)> {
         None
     }
 

@@ -6,7 +6,7 @@ mod lock;
 pub use lock::{RemoteLock, granted_at_once};
 
 use crate::address::Address;
-use crate::login::Login;
+use crate::login::{Credentials, Login};
 use crate::stream::Stream;
 use crate::surplus;
 use crate::wire::{Decoded, Reply};
@@ -93,13 +93,20 @@ impl Client {
     /// # Errors
     /// In words for the user.
     pub fn admitted(login: &Login) -> Result<Client, SetupError> {
-        let (mut client, own) = (Client::connect(&login.address)?, &login.own);
+        Client::connect(&login.address)?.logged_in(&login.own)
+    }
+
+    /// Logs in, where there is a password.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn logged_in(mut self, own: &Credentials) -> Result<Client, SetupError> {
         if own.password.is_some() {
             let words = [Some("AUTH"), own.user.as_deref(), own.password.as_deref()];
             let words = words.iter().flatten().map(|word| word.as_bytes());
-            client.command(&words.collect::<Vec<_>>())?;
+            self.command(&words.collect::<Vec<_>>())?;
         }
-        Ok(client)
+        Ok(self)
     }
 
     /// The socket.
@@ -284,7 +291,10 @@ impl Client {
                 Heard::Interrupted => {}
                 Heard::Late if !patience.is_over() => {}
                 Heard::Late => {
-                    let said = "the server gave no answer within 10 s; is it overloaded?";
+                    let said = match self.patience == ANSWER_PATIENCE {
+                        true => "the server gave no answer within 10 s; is it overloaded?",
+                        false => "the server gave no answer in time",
+                    };
                     return Err(CallError::saying(name, Errno::TIMEDOUT, said));
                 }
             }

@@ -225,6 +225,8 @@ pub struct LockCapabilities {
     pub replicated: bool,
     /// A cluster of it can be launched.
     pub clusters: bool,
+    /// A client can wait until replicas have a grant.
+    pub awaits_replicas: bool,
     /// Its locks need what is made on the server before the run (a bucket, a node), and is gone
     /// when the server has lost its data.
     pub made_before: bool,
@@ -261,6 +263,7 @@ impl LockCapabilities {
         durable: false,
         replicated: false,
         clusters: false,
+        awaits_replicas: false,
         made_before: false,
         fenced: false,
         usual_lease: None,

@@ -2,6 +2,13 @@
 //! Locks with Redis"): SET with NX, a random value and a lease; released by a script that
 //! deletes the key only if it still holds the value. The recipe has no queue: a client that
 //! finds the lock taken tries again.
+//!
+//! `sentinels` finds the primary of a group, `launch` starts a server or a group for the run, and
+//! `wire` is a worker's side of the recipe.
+
+mod launch;
+mod sentinels;
+mod wire;
 
 use crate::holders::{self, Slowest};
 use crate::keeping::whole_millis;
@@ -11,12 +18,14 @@ use crate::prelude::*;
 use crate::remote::{info_figure, info_text};
 use crate::signs::{NoSigns, Told};
 use crate::strangers::strangers;
-use crate::wire::Answer;
-use jostle_resp::request::encode;
 use jostle_sys::clock::monotonic;
+pub use launch::Launch;
+pub use sentinels::Sentinels;
 use std::marker::PhantomData;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+pub use wire::RedisWire;
 
 /// Time between two tries. The documentation asks for "a random delay". A delay of the
 /// order of a hand-off keeps polling from dominating the measurement.
@@ -24,8 +33,6 @@ const POLL_NS: u64 = 1_000_000;
 
 /// The lease: the documentation's example.
 pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(30);
-
-const SCRIPT: &str = "EVALSHA";
 
 /// The lease of locks that are held while a million others are acquired, and that nobody
 /// renews: twice the default limit on a run's length.
@@ -35,18 +42,10 @@ const LONG_LEASE: Duration = Duration::from_secs(600);
 const USUAL_CONNECTIONS: usize = 10_000;
 
 /// As redis-cli names a server with TLS.
-const TLS_SCHEME: &str = "rediss";
+pub(crate) const TLS_SCHEME: &str = "rediss";
 
 /// Keys per request when a run's keys are removed.
 const REMOVED_AT_ONCE: usize = 1_000;
-
-/// Deletes KEYS[1] if it still holds ARGV[1].
-const RELEASE: &[u8] =
-    b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-
-/// Gives KEYS[1] a lease of ARGV[2] ms from now on if it still holds ARGV[1].
-const RENEW: &[u8] =
-    b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// By what recipe workers lock.
 pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
@@ -76,7 +75,11 @@ pub trait Recipe: std::fmt::Debug + Sized + Sync + 'static {
 /// locks.
 #[derive(Debug)]
 pub struct RedisTarget<R> {
+    /// To the server that was the primary at the start, where it is one of a group.
     login: Login,
+    group: Option<Arc<Sentinels>>,
+    /// Replicas that must have what is granted.
+    replicas: usize,
     pub(crate) names: Names,
     keys: usize,
     pub(crate) lease_ms: u64,
@@ -97,30 +100,18 @@ pub type Redis = RedisTarget<Documented>;
 #[derive(Debug)]
 pub struct Documented;
 
-/// One worker's side of the recipe.
-#[derive(Debug)]
-pub struct RedisWire {
-    names: Names,
-    /// In digits.
-    lease_ms: Vec<u8>,
-    keeping: Keeping,
-    value: Vec<u8>,
-    script: Vec<u8>,
-    renewal: Vec<u8>,
-}
-
 impl Recipe for Documented {
     type Lock = RemoteLock<RedisWire>;
 
     const ENTRY: Entry = Entry {
         name: "redis",
-        aliases: &[TLS_SCHEME],
-        check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
+        aliases: &[TLS_SCHEME, sentinels::SCHEME],
+        check_argument: sentinels::check,
         reach,
-        program: Some(&PROGRAM),
+        program: Some(&launch::PROGRAM),
         summary: "Redis by the recipe of its documentation: SET NX PX, release by a script",
         details: "Without an address, a server launched for the run (Debian package redis-server), which \
-                  keeps nothing on disk. SET key value NX PX 30000 with a value of each worker's own; released by a script \
+                  keeps nothing on disk; with --members 3 a primary, two replicas and three Sentinels. SET key value NX PX 30000 with a value of each worker's own; released by a script \
                   that compares and deletes. A worker that finds the lock taken asks again every \
                   1 ms (`poll_ns` in the result): there is no queue, and none that asks later is \
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
@@ -128,9 +119,15 @@ impl Recipe for Documented {
                   second owner in where the first holds longer than that. `hold --for` renews it every \
                   10 s by a script that compares and sets the expiry. The password of a server \
                   that wants one is $REDISCLI_AUTH, or that of --credentials. rediss://HOST:PORT asks for TLS, \
-                  ?ca=FILE behind it for TLS with that authority.",
+                  ?ca=FILE behind it for TLS with that authority. redis+sentinel://NAME@HOST:PORT,HOST:PORT \
+                  names the Sentinels of a group NAME: a worker asks them for the primary when it \
+                  connects, and again when its connection has failed or was silent for 2 s. \
+                  Replication is asynchronous: a failover may lose a lock that is held, and let a \
+                  second owner in. With --wait-replicas 1 a worker sends WAIT after its SET, and gives \
+                  the lock back where no replica has it within 1 s; a failover to another replica \
+                  may lose that lock, too.",
         lock: capabilities!(LockCapabilities::SERVICE; pipeline, usual_lease: Some(USUAL_LEASE),
-            answering: Some("echo")),
+            clusters, awaits_replicas, answering: Some("echo")),
         ..Entry::SERVICE
     };
 
@@ -142,31 +139,39 @@ impl Recipe for Documented {
 
     fn join(server: &Redis, worker: usize) -> Result<RemoteLock<RedisWire>> {
         let mut client = server.client()?;
-        let wire = RedisWire {
-            names: server.names,
-            lease_ms: server.lease_ms.to_string().into_bytes(),
-            // Each lock by itself, by a script.
-            keeping: Keeping::each(SCRIPT, server.lease_ms * 1_000_000),
-            value: format!("{}{worker:08x}", server.value()).into_bytes(),
-            script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
-            renewal: client.ask(&[b"SCRIPT", b"LOAD", RENEW])?,
-        };
+        let value = format!("{}{worker:08x}", server.value());
+        let wire = RedisWire::new(server, value.into_bytes(), &mut client)?;
         Ok(RemoteLock::new(client, wire))
     }
 }
 
 /// Checks that the server that the user named accepts a connection from us.
 fn reach(place: &str, file: Option<&Path>) -> Result<()> {
-    answers(&named(place, file)?)
-}
-
-fn answers(login: &Login) -> Result<()> {
-    Client::admitted(login)?.ask(&[b"PING"]).map(drop)
+    let mut client = match Sentinels::named(place, file)? {
+        Some(group) => group.find()?,
+        None => Client::admitted(&named(place, file)?)?,
+    };
+    client.ask(&[b"PING"]).map(drop)
 }
 
 impl<R: Recipe> RedisTarget<R> {
     pub(crate) fn client(&self) -> Result<Client> {
-        Client::admitted(&self.login)
+        match &self.group {
+            Some(group) => group.find(),
+            None => Client::admitted(&self.login),
+        }
+    }
+
+    /// Refuses to wait for more replicas than there are.
+    fn has_replicas(&self) -> Result<()> {
+        let info = self.client()?.ask(&[b"INFO", b"replication"])?;
+        match info_figure(&info, "connected_slaves").unwrap_or(0) {
+            found if found >= self.replicas as u64 => Ok(()),
+            found => Err(SetupError(format!(
+                "--wait-replicas {}: {} has {found} replicas; connect more, or wait for fewer",
+                self.replicas, self.login.address
+            ))),
+        }
     }
 
     /// Behind the last lock's.
@@ -206,10 +211,30 @@ impl<R: Recipe> Target for RedisTarget<R> {
 
     fn prepare(setup: &Setup<'_>) -> Result<RedisTarget<R>> {
         let connections = setup.connections(USUAL_CONNECTIONS);
-        let (login, _) = setup.server(named, &Launch { connections }, None)?;
+        let group = match setup.argument {
+            Some(place) => Sentinels::named(place, setup.credentials)?,
+            None if setup.members > 1 => {
+                let members = Launch::group(setup.members, connections)?;
+                let members: Vec<&dyn LaunchRecipe> = members.iter().map(|one| one as _).collect();
+                Some(Sentinels::of_launched(
+                    &setup.launcher.follow_all(&members)?,
+                ))
+            }
+            None => None,
+        };
+        let login = match &group {
+            Some(group) => Login {
+                address: group.primary()?,
+                own: group.own.clone(),
+                path: None,
+            },
+            None => setup.server(named, &Launch::alone(connections), None)?.0,
+        };
         let server = RedisTarget {
             version: version(&login),
             login,
+            group: group.map(Arc::new),
+            replicas: setup.wait_replicas,
             names: Names::new(setup)?,
             keys: setup.keys,
             lease_ms: whole_millis(setup.lease_or(USUAL_LEASE, LONG_LEASE)),
@@ -220,6 +245,9 @@ impl<R: Recipe> Target for RedisTarget<R> {
         };
         // It may lack what the recipe needs.
         R::join(&server, 0)?;
+        if server.replicas > 0 {
+            server.has_replicas()?;
+        }
         let log = |mut client: Client| server.slowest(&mut client, i64::MAX);
         let logged = server.client().ok().and_then(log);
         Ok(RedisTarget {
@@ -268,6 +296,14 @@ impl<R: Recipe> Target for RedisTarget<R> {
     /// As far as INFO has them: the server's time only since version 7.
     fn signs(&self) -> Told {
         signs::asked(&self.login.address, || {
+            let group = self.group.as_ref();
+            let leader = group.map(|group| group.primary()).transpose()?;
+            let is_same = leader.iter().all(|leader| *leader == self.login.address);
+            let leader = leader.map(|leader| leader.to_string().into());
+            if !is_same {
+                // What another primary has counted tells nothing about the run.
+                return Ok(signs::known([(sign::LEADER, leader)]));
+            }
             let mut client = self.client()?;
             let asked_ns = monotonic();
             let info = client.ask(&[b"INFO", b"all"])?;
@@ -296,6 +332,7 @@ impl<R: Recipe> Target for RedisTarget<R> {
             let wall_us = info_figure(&info, "server_time_usec");
             let wall_ms = wall_us.map(|us| signs::ahead(asked_ns, us / 1_000));
             Ok(signs::known([
+                (sign::LEADER, leader),
                 (sign::LIFE, text("run_id")),
                 (sign::UPTIME_S, number("uptime_in_seconds")),
                 (sign::EVICTED, number("evicted_keys")),
@@ -367,114 +404,3 @@ const VARIABLES: [&str; 2] = ["REDISCLI_USER", "REDISCLI_AUTH"];
 pub(crate) fn named(place: &str, file: Option<&Path>) -> Result<Login> {
     Login::named(place, Some(TLS_SCHEME), file, VARIABLES)
 }
-
-static PROGRAM: Program = Program {
-    file: "redis-server",
-    places: &[],
-    package: Some("redis-server"),
-    launch_ms: 100,
-    asks_libc: true,
-};
-
-/// A server with room for the workers, which keeps nothing on disk.
-#[derive(Debug)]
-pub struct Launch {
-    /// Connections that it takes.
-    pub connections: usize,
-}
-
-impl LaunchRecipe for Launch {
-    fn program(&self) -> &'static Program {
-        &PROGRAM
-    }
-
-    /// Redis accepts root, but then a client with its password could write files as root.
-    fn instead_of_root(&self) -> Option<&'static str> {
-        Some("redis")
-    }
-
-    fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
-        let settings = format!(
-            "bind 127.0.0.1\nport {}\nrequirepass {}\nmaxclients {}\nsave \"\"\nappendonly no\n",
-            ground.port, ground.secret, self.connections
-        );
-        vec![("redis.conf", settings)]
-    }
-
-    fn arguments(&self, _ground: &Ground) -> Words {
-        vec!["redis.conf".to_owned()]
-    }
-
-    fn ready(&self, ground: &Ground) -> Result<()> {
-        answers(&ground.login(None))
-    }
-}
-
-impl Wire for RedisWire {
-    fn names(&self) -> [&'static str; 2] {
-        ["SET", SCRIPT]
-    }
-
-    #[inline]
-    fn acquire(&mut self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
-        let name = self.names.name(key);
-        let words: [&[u8]; 6] = [b"SET", &name, &self.value, b"NX", b"PX", &self.lease_ms];
-        encode(out, &words);
-    }
-
-    #[inline]
-    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
-        let name = self.names.name(key);
-        let words: [&[u8]; 5] = [b"EVALSHA", &self.script, b"1", &name, &self.value];
-        encode(out, &words);
-    }
-
-    #[inline]
-    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
-        match reply {
-            Reply::Text(b"OK") => Ok(Answer::Granted),
-            Reply::Nil => Ok(Answer::Taken),
-            other => Err(unexpected("SET", other)),
-        }
-    }
-
-    #[inline]
-    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
-        match reply {
-            Reply::Integer(0) => Err(LAPSED),
-            Reply::Integer(1) => Ok(()),
-            other => Err(unexpected(SCRIPT, other)),
-        }
-    }
-
-    fn keeping(&self) -> Option<Keeping> {
-        Some(self.keeping)
-    }
-
-    fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
-        let name = self.names.name(key);
-        let words: [&[u8]; 6] = [
-            b"EVALSHA",
-            &self.renewal,
-            b"1",
-            &name,
-            &self.value,
-            &self.lease_ms,
-        ];
-        encode(out, &words);
-    }
-
-    fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
-        match reply {
-            Reply::Integer(kept @ (0 | 1)) => Ok(kept == 1),
-            other => Err(unexpected(SCRIPT, other)),
-        }
-    }
-
-    fn polls_every_ns(&self) -> Option<u64> {
-        Some(POLL_NS)
-    }
-}
-
-/// The key no longer existed when we released it, or had another value.
-const LAPSED: CallError = CallError::lost(SCRIPT);

@@ -11,7 +11,7 @@ mod wire;
 
 use crate::prelude::*;
 use crate::program::secret;
-use crate::redis::{Recipe, Redis, RedisTarget, USUAL_LEASE};
+use crate::redis::{Recipe, Redis, RedisTarget, TLS_SCHEME, USUAL_LEASE};
 use jostle_resp::request::encode;
 use wire::RedissonWire;
 
@@ -70,7 +70,7 @@ impl Recipe for Library {
 
     const ENTRY: Entry = Entry {
         name: "redisson",
-        check_argument: Redis::ENTRY.check_argument,
+        check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
         reach: Redis::ENTRY.reach,
         program: Redis::ENTRY.program,
         summary: "Redis by Redisson's recipe: scripts on a hash, waiters subscribe to its release",

@@ -243,12 +243,14 @@ mod tests {
 
     #[test]
     fn targets_are_read_as_typed() {
+        const SENTINELS: &str = "redis+sentinel://my-main.1@h:1,[::1]:2";
         let table = [
             ("flock", "flock", None, "flock"),
             ("fcntl", "ofd", None, "fcntl"), // lockscale's name stays in tables
             ("fcntl:/a:b", "ofd", Some("/a:b"), "fcntl"),
             (" delay:5ms ", "delay", Some("5ms"), "delay"),
             ("rediss://h:1", "redis", Some("rediss://h:1"), "rediss"),
+            (SENTINELS, "redis", Some(SENTINELS), "redis+sentinel"),
             ("unfair:2to1", "unfair", Some("2to1"), "unfair"),
         ];
         for (text, entry, argument, name) in table {
@@ -313,6 +315,9 @@ mod tests {
             (&long, "x...`. The targets are"),
             ("futex:1", "`futex:1`: it takes no argument"),
             ("rediss", "`rediss`: write //HOST:PORT"),
+            ("redis+sentinel://h:1", "write redis+sentinel://NAME@HOST"),
+            ("redis+sentinel://a:b@h:1", "by which the Sentinels know"),
+            ("redis+sentinel://a@h:1,", "write //HOST:PORT"),
             ("lockd://h:1?tsl", "unknown parameter `tsl` in an address"),
             ("flock:", "`flock:`: nothing follows the colon"),
             ("delay:soon", "`delay:soon`: `soon` is not a time"),

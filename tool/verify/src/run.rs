@@ -65,6 +65,7 @@ pub fn verified(
         open_each: false,
         slots: 1,
         members: order.members,
+        wait_replicas: order.wait_replicas,
         holds_many: false,
         kept: false,
         stays: spec.entry.lock.renews,

@@ -125,6 +125,7 @@ fn order(target: &str, lasts_ms: u64) -> VerifyOrder {
         with: None,
         history: None,
         members: 1,
+        wait_replicas: 0,
         credentials: None,
         seed: 7,
     }

@@ -132,6 +132,7 @@ pub(crate) mod tests {
             keys: 1,
             slots: 1,
             members: 1,
+            wait_replicas: 0,
             credentials: None,
             timer_slack: Nanos::from_micros(1),
             during: None,

@@ -89,8 +89,17 @@ fn a_cluster_of_etcd_is_launched() {
     three_servers_agree("etcd");
     for (line, says) in [
         (
-            "contend redis --members 3",
-            "jostle launches clusters of etcd and zookeeper only",
+            "contend lockd --members 3",
+            "jostle launches clusters of redis, etcd and zookeeper only",
+        ),
+        ("contend etcd --members 2", "use 1 or 3"),
+        (
+            "verify lockd --wait-replicas 1",
+            "only clients of redis wait for replicas",
+        ),
+        (
+            "recover redis --wait-replicas 2",
+            "launch more (--members 3)",
         ),
         (
             "contend etcd://127.0.0.1:1 --members 3",
@@ -98,11 +107,18 @@ fn a_cluster_of_etcd_is_launched() {
         ),
         (
             "recover flock --members 2",
-            "jostle launches clusters of etcd and zookeeper only",
+            "jostle launches clusters of redis, etcd and zookeeper only",
         ),
     ] {
         jostle(line).exits(2).says(says).prints_nothing();
     }
+}
+
+/// And leaves nothing behind, where each grant waits for two replicas.
+#[test]
+fn a_group_of_redis_is_launched() {
+    let _beside = beside();
+    three_servers_agree("redis --wait-replicas 2");
 }
 
 #[test]

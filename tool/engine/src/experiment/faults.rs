@@ -74,6 +74,7 @@ impl ExperimentLoop<'_, '_> {
             lease: plan.lease(),
             renews: plan.renew != Some(Renew::No),
             members: plan.members() as usize,
+            wait_replicas: plan.wait_replicas() as usize,
             credentials: plan.credentials.clone(),
             timer_slack: plan.timer_slack(),
             seed: rng.next_u64(),

@@ -111,6 +111,7 @@ pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> Ru
         keys: keys(plan, at, workers),
         slots: plan.slots() as usize,
         members: plan.members() as usize,
+        wait_replicas: plan.wait_replicas() as usize,
         credentials: plan.credentials.clone(),
         timer_slack: plan.timer_slack(),
         during: None,

@@ -107,6 +107,7 @@ impl ExperimentLoop<'_, '_> {
             with: with(plan, spec).map(str::to_owned),
             history: plan.history.as_deref().map(numbered),
             members: plan.members() as usize,
+            wait_replicas: plan.wait_replicas() as usize,
             credentials: plan.credentials.clone(),
             seed: plan.seed().wrapping_add(u64::from(block - 1)),
         })

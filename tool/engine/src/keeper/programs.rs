@@ -148,6 +148,10 @@ impl Site<'_> {
         recipe: &dyn LaunchRecipe,
         started: &mut impl FnMut(Started),
     ) -> Result<Begun, SetupError> {
+        let (port, secret) = match recipe.known() {
+            Some(known) => known,
+            None => (free_port()?, secret()?),
+        };
         let ground = Ground {
             program: recipe.program().find()?,
             directory: self.ledger.make_directory().map_err(|error| {
@@ -155,8 +159,8 @@ impl Site<'_> {
                 let text = format!("{text}; is $TMPDIR or /var/tmp writable?");
                 failed("cannot launch", recipe, &text)
             })?,
-            port: free_port()?,
-            secret: secret()?,
+            port,
+            secret,
         };
         let (files, before) = (recipe.files(&ground), recipe.before(&ground));
         let home = furnish(recipe, &ground, &files);

@@ -185,7 +185,11 @@ options! {
     }
     members: u64 = "members" else (1), between(1, 9) {
         Contend | Stream | Hold | Rate | Spread | Recover | Churn | Verify
-            => Absent, "Servers of the launched cluster (etcd, zookeeper)";
+            => Absent, "Servers of the launched cluster (redis, etcd, zookeeper), an odd number";
+    }
+    wait_replicas: u64 = "wait-replicas" else (0), value("N"), between(1, 8) {
+        Contend | Recover | Verify
+            => Absent, "Grants count only once N replicas have them (redis, by WAIT)";
     }
     timer_slack: Nanos = "timer-slack" else (Nanos(1)), unit(Unit::Micros), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread | Churn

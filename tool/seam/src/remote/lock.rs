@@ -93,7 +93,7 @@ impl<W: Wire> RemoteLock<W> {
     /// Reads, for as long as the wire's patience allows.
     #[inline]
     fn hear(&mut self, name: &'static str) -> Result<Heard, CallError> {
-        if self.wire.cancels() {
+        if self.wire.cancels() || self.wire.patience_ns().is_some() {
             return self.hear_in_time(name);
         }
         match self.client.read(name)? {
@@ -162,10 +162,12 @@ impl<W: Wire> RemoteLock<W> {
                 }
                 Some((Answer::Taken, _)) if cancelled => return Ok(None),
                 Some((Answer::Taken, _)) => return Ok(Some(Answer::Taken)),
-                Some((Answer::Pending, _)) if self.wire.cancels() => {
+                Some((Answer::Pending, _)) => {
                     self.wire.go_on(&mut self.client.request);
+                    if !self.wire.cancels() && self.client.request.is_empty() {
+                        return Err(wrong_kind(name));
+                    }
                 }
-                Some((Answer::Pending, _)) => return Err(wrong_kind(name)),
                 None if !self.wire.cancels() => return Ok(None),
                 None => {
                     (heeds, cancelled) = (false, true);

@@ -4,7 +4,9 @@ use crate::looks;
 use jostle_model::record::{Look, When};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::program::{Ground, LaunchRecipe, free_port};
-use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, zookeeper};
+use jostle_targets::{
+    LEASE_FACT, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, etcd, redis, zookeeper,
+};
 use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
@@ -86,6 +88,53 @@ fn a_dead_member_of_an_ensemble_of_zookeeper_is_named() {
     let members = zookeeper::Launch::members(3, Duration::from_secs(4)).unwrap();
     let cluster = Cluster::start(place.path(), &members);
     a_dead_member_is_named::<zookeeper::Zookeeper>(cluster);
+}
+
+#[test]
+fn what_replicas_have_outlives_the_primary_of_redis_and_others_are_granted_at_the_next() {
+    let place = tempfile::tempdir().unwrap();
+    let recipes = redis::Launch::group(3, 100).unwrap();
+    let mut cluster = Cluster::start(place.path(), &recipes);
+    let (_, secret) = recipes[0].known().unwrap();
+    let file = place.path().join("credentials");
+    std::fs::write(&file, format!("\n{secret}\n")).unwrap();
+    let sentinels = cluster.addresses[3..].join(",");
+    let argument = format!("redis+sentinel://jostle@{sentinels}");
+    let ledger = Ledger::create_in(place.path()).unwrap();
+    let prepare = |wait_replicas| {
+        redis::Redis::prepare(&Setup {
+            argument: Some(&argument),
+            credentials: Some(&file),
+            wait_replicas,
+            ..servers::setup(&ledger, 2)
+        })
+    };
+    let refused = prepare(3).unwrap_err().0;
+    assert!(refused.contains("has 2 replicas"), "{refused}");
+    let target = prepare(2).unwrap();
+    let mut locks = [0, 1].map(|worker| target.join(worker).unwrap());
+    let granted = |lock: &mut dyn Lock| {
+        let outcome = lock.acquire(0, Mode::Exclusive, Wait::Try);
+        outcome.map(|outcome| outcome == Outcome::Granted)
+    };
+    assert_eq!(granted(&mut locks[0]), Ok(true));
+    drop(cluster.members.remove(0));
+    for lock in &mut locks {
+        assert!(granted(lock).unwrap_err().is_of_this_server());
+        wait_for("another primary", || lock.resume() == Ok(true));
+    }
+    let [owner, waiter] = &mut locks;
+    assert_eq!(granted(waiter), Ok(false));
+    assert_eq!(owner.release(0, Mode::Exclusive), Ok(()));
+    assert_eq!(granted(waiter), Ok(false), "only one replica is left");
+    let mut next = None;
+    wait_for("all Sentinels and the replica have followed", || {
+        next = prepare(1).ok();
+        next.is_some()
+    });
+    let mut next = next.unwrap().join(0).unwrap();
+    assert_eq!(granted(&mut next), Ok(true));
+    ledger.sweep().unwrap();
 }
 
 /// etcd grants no lease that one and a half of its elections could outlast: here 7.5 s,

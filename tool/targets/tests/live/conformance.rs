@@ -51,6 +51,7 @@ fn names_are_unique_and_typable() {
                 // A scheme that means TLS stands before an address only.
                 false => Spec::parse(name)
                     .or_else(|_| Spec::parse(&format!("{name}://localhost:1")))
+                    .or_else(|_| Spec::parse(&format!("{name}://group@localhost:1")))
                     .unwrap(),
             };
             assert!(std::ptr::eq(parsed.entry, *entry), "{name}");

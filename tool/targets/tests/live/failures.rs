@@ -329,7 +329,7 @@ fn two_own_after<T: Target>(servers: &[Launched; 2], fail_over: impl FnOnce()) {
 fn a_replica_of_redis_that_is_promoted_does_not_know_the_last_owners_and_lets_second_ones_in() {
     let launched = [10_001, 10_002].map(|connections| {
         servers::InProcess
-            .follow(&redis::Launch { connections })
+            .follow(&redis::Launch::alone(connections))
             .unwrap()
     });
     let [mut primary, mut replica] = launched.each_ref().map(administrator);

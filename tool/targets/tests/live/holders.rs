@@ -49,7 +49,7 @@ fn try_for(lock: &mut impl Lock) -> Outcome {
 #[test]
 fn a_value_of_another_client_holds_a_lock_of_redis_and_ours_is_not_named() {
     // Its own: all keys are written.
-    let server = servers::followed(&redis::Launch { connections: 100 }).unwrap();
+    let server = servers::followed(&redis::Launch::alone(100)).unwrap();
     // Whoever reads the lock's key may write it.
     const WRITE: &str = "for _, k in ipairs(redis.call('keys', 'jostle:*')) do \
                          redis.call('set', k, 'job-7\\nhost3', 'ex', 600) end return 1";

@@ -216,7 +216,7 @@ fn lockd_over_tls() {
 #[test]
 fn redis_and_redisson_over_tls_with_a_certificate_of_ours() {
     let (_place, own) = loopback();
-    let plain = redis::Launch { connections: 100 };
+    let plain = redis::Launch::alone(100);
     let added = Added::new(&plain, &own, |added, mut words, ground| {
         let more = format!(
             "--tls-port {} --tls-cert-file {} --tls-key-file {} --tls-ca-cert-file {} \

@@ -25,6 +25,8 @@ pub struct RecoverOrder {
     pub renews: bool,
     /// Servers of a cluster that is launched.
     pub members: usize,
+    /// Replicas that must have a lock before it counts as granted.
+    pub wait_replicas: usize,
     /// The file with name and password for servers of the user's.
     pub credentials: Option<String>,
     /// Slack of each process's timers.

@@ -39,6 +39,8 @@ pub struct RunOrder {
     pub slots: usize,
     /// Servers of a cluster that is launched.
     pub members: usize,
+    /// Replicas that must have a lock before it counts as granted.
+    pub wait_replicas: usize,
     /// The file with name and password for servers of the user's.
     #[serde(default)]
     pub credentials: Option<String>,

@@ -32,6 +32,8 @@ pub struct VerifyOrder {
     pub history: Option<String>,
     /// Servers of a cluster that is launched.
     pub members: usize,
+    /// Replicas that must have a lock before it counts as granted.
+    pub wait_replicas: usize,
     /// The file with name and password for servers of the user's.
     pub credentials: Option<String>,
     /// The seed of all that is random.

@@ -154,6 +154,7 @@ impl<'a> Run<'a> {
             open_each: wants.open_each,
             slots: order.slots,
             members: order.members,
+            wait_replicas: order.wait_replicas,
             holds_many: wants.holds_many,
             kept: wants.kept,
             stays: false,

@@ -59,6 +59,7 @@ fn asking(asking: Asking) -> ZookeeperWire {
         open_each: false,
         slots: 1,
         members: 1,
+        wait_replicas: 0,
         holds_many: false,
         kept: false,
         stays: false,

@@ -60,6 +60,7 @@ impl<'a> Bench<'a> {
             open_each: self.open_each,
             slots: self.slots,
             members: 1,
+            wait_replicas: 0,
             holds_many: self.holds_many,
             kept: self.kept,
             stays: false,
