@@ -33,6 +33,7 @@ pub mod sock_diag;
 pub mod socket;
 pub mod spawn;
 pub mod stat;
+pub mod switch;
 pub mod sysv;
 pub mod terminal;
 pub mod tracing;

@@ -7,14 +7,16 @@
 //! set up so, CAP_BPF ([`may_cut`]). Changes nothing for other connections of the machine;
 //! one that is made later is not cut.
 
-use crate::socket::set;
-use rustix::net::{AddressFamily, SocketType, getpeername, getsockname};
+use crate::sock_diag::u32_at;
+use crate::socket::{get, set};
+use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The connections between two sides. While this lives, no socket of them is really
 /// closed.
@@ -69,6 +71,32 @@ impl Link {
     /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
+    }
+
+    /// For how long nothing has passed on any of the connections, acknowledgements included, as the
+    /// first side's sockets know it. A firewall counts the same.
+    pub fn silent_for(&self) -> Duration {
+        let firsts = self.sockets.iter().filter(|(_, first)| *first);
+        let silent_ms = firsts.filter_map(|(socket, _)| {
+            // struct tcp_info (include/uapi/linux/tcp.h): data sent, data and answers received.
+            let info: [u8; 60] = get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
+            [44, 52, 56]
+                .into_iter()
+                .filter_map(|at| u32_at(&info, at))
+                .min()
+        });
+        Duration::from_millis(silent_ms.min().unwrap_or(0).into())
+    }
+
+    /// The time after which the second side asks a silent peer whether it lives (tcp(7),
+    /// TCP_KEEPIDLE), the longest of all connections; None where one of them never asks.
+    pub fn asks_after(&self) -> Option<Duration> {
+        let seconds = self.sockets.iter().filter(|(_, first)| !first);
+        let times = seconds.map(|(socket, _)| {
+            let asks = sockopt::socket_keepalive(socket) == Ok(true);
+            sockopt::tcp_keepidle(socket).ok().filter(|_| asks)
+        });
+        times.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
     /// Nothing gets through this way from now on, until it is mended or dropped.
@@ -239,8 +267,18 @@ mod live_tests {
         client.read_exact(&mut byte).unwrap();
         assert_eq!(&byte, b"a");
 
+        assert_eq!(link.asks_after(), None);
+        for (socket, _) in link.sockets.iter().filter(|(_, first)| !first) {
+            sockopt::set_socket_keepalive(socket, true).unwrap();
+            sockopt::set_tcp_keepidle(socket, Duration::from_secs(77)).unwrap();
+        }
+        assert_eq!(link.asks_after(), Some(Duration::from_secs(77)));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(link.silent_for() >= Duration::from_millis(250));
+
         link.cut(Way::Both).unwrap();
         client.write_all(b"b").unwrap();
+        assert!(link.silent_for() < Duration::from_millis(250));
         client
             .set_read_timeout(Some(Duration::from_millis(300)))
             .unwrap();

@@ -30,6 +30,27 @@ pub(crate) fn set<T: Copy>(
     Ok(done(result)?)
 }
 
+/// The first bytes of an option's value; zeros where the kernel has fewer.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn get<const BYTES: usize>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+) -> io::Result<[u8; BYTES]> {
+    let mut value = [0; BYTES];
+    let mut length = BYTES as libc::socklen_t;
+    // SAFETY: the pointers are to live locals, and the kernel writes at most the length given;
+    // the descriptor is open as long as it is borrowed.
+    let result = unsafe {
+        let value = value.as_mut_ptr().cast();
+        libc::getsockopt(fd.as_raw_fd(), level, option, value, &raw mut length)
+    };
+    done(result)?;
+    Ok(value)
+}
+
 /// bind() with port 0 takes the address alone; connect() chooses the port
 /// (ip(7), IP_BIND_ADDRESS_NO_PORT).
 ///

@@ -50,6 +50,8 @@ fn begin(recipe: &dyn LaunchRecipe, directory: &Path) -> (Running, Ground) {
     let ground = Ground {
         program: recipe.program().find().unwrap(),
         directory: directory.to_owned(),
+        cluster: Vec::new(),
+        place: 0,
         port,
         secret,
     };

@@ -68,6 +68,8 @@ pub fn followed(recipe: &dyn LaunchRecipe) -> Result<Launched, SetupError> {
     let ground = Ground {
         program: recipe.program().find()?,
         directory: directory.clone(),
+        cluster: Vec::new(),
+        place: 0,
         port: free_port().unwrap(),
         secret: "secret-of-tests".to_owned(),
     };

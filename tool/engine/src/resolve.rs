@@ -64,12 +64,13 @@ impl Resolved {
     /// The points, target by target, in the order of the plan.
     pub fn points(&self) -> Vec<(usize, At)> {
         let ats = At::swept(&self.plan);
+        let members = self.plan.members();
         (0..self.specs.len())
             .flat_map(|target| ats.iter().map(move |at| (target, *at)))
             .filter(|(target, at)| {
                 let fault = at.fault.into_iter();
                 let mut senseless =
-                    fault.filter(|f| !recover::makes_sense(*f, &self.specs[*target]));
+                    fault.filter(|f| !recover::makes_sense(*f, &self.specs[*target], members));
                 senseless.next().is_none()
             })
             .collect()

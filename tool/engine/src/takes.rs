@@ -189,7 +189,7 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
 /// process or connection is free at once, and a service that was killed has usually
 /// forgotten it.
 pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
-    if !fault.is_some_and(|fault| makes_sense(fault, spec)) {
+    if !fault.is_some_and(|fault| makes_sense(fault, spec, plan.members())) {
         return 0;
     }
     let is_leased = spec.entry.is_remote() && !spec.entry.lock.survives_owner;
@@ -200,6 +200,7 @@ pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
         Some(Fault::Stop | Fault::Cut) if is_leased => lease + 2 * pause,
         Some(Fault::ServerStop) if is_leased => 2 * pause.max(lease),
         Some(Fault::ServerKill | Fault::ServerWipe) => launch_ns(spec) + pause,
+        Some(fault) if fault.is_of_member() || fault == Fault::IdleCut => lease + 2 * pause,
         Some(_) => pause,
     };
     FAULT.0 + launch_ns(spec) + struck

@@ -91,15 +91,45 @@ words! {
         ServerWipe = "server-wipe",
         /// The service's wall clock is set.
         Clock = "clock",
+        /// The server of a cluster that leads is killed.
+        LeaderKill = "leader-kill",
+        /// The server of a cluster that leads is stopped, and goes on later.
+        LeaderStop = "leader-stop",
+        /// A server of a cluster that does not lead is killed.
+        MemberKill = "member-kill",
+        /// For a while, the leader and the owner are cut off from all others.
+        PartitionMinority = "partition:minority",
+        /// For a while, the leader alone is cut off from all others.
+        PartitionMajority = "partition:majority",
+        /// The leader's host vanishes from the network; where there is one server, the owner's.
+        HostGone = "host-gone",
+        /// A firewall forgets the owner's connection once it has been silent for a while.
+        IdleCut = "idle-cut",
     }
 }
 
 impl Fault {
-    /// Whether it strikes the service, and not the owner.
+    /// Whether it strikes the service, and not the owner alone.
     pub const fn is_of_server(self) -> bool {
         matches!(
             self,
             Fault::ServerKill | Fault::ServerStop | Fault::ServerWipe | Fault::Clock
+        ) || self.is_of_member()
+    }
+
+    /// Whether it strikes one server of several, where there are several.
+    pub const fn is_of_member(self) -> bool {
+        matches!(
+            self,
+            Fault::LeaderKill | Fault::LeaderStop | Fault::MemberKill
+        ) || self.parts_hosts()
+    }
+
+    /// Whether it cuts the links of a server's host.
+    pub const fn parts_hosts(self) -> bool {
+        matches!(
+            self,
+            Fault::PartitionMinority | Fault::PartitionMajority | Fault::HostGone
         )
     }
 
@@ -123,6 +153,13 @@ impl Fault {
             Fault::CutFrom => ("owner", "cut off (from the server)"),
             Fault::ServerWipe => ("server", "killed, data lost"),
             Fault::Clock => ("server", "clock set"),
+            Fault::LeaderKill => ("leader", "killed"),
+            Fault::LeaderStop => ("leader", "stopped"),
+            Fault::MemberKill => ("member", "killed"),
+            Fault::PartitionMinority => ("leader+owner", "cut"),
+            Fault::PartitionMajority => ("leader", "cut"),
+            Fault::HostGone => ("host", "gone"),
+            Fault::IdleCut => ("owner", "cut when silent"),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod strike;
 
 use crate::board::{Board, order};
+use crate::cluster::Blow;
 use crate::delays::Looked;
 use crate::process::{OWNER, Process};
 use crate::service::Service;
@@ -14,6 +15,7 @@ use jostle_model::record::{Event, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::link::Link;
+use jostle_sys::switch::Switch;
 use jostle_sys::waited::Waited;
 use jostle_sys::{clock, process};
 use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Locks, Setup, Spec};
@@ -62,6 +64,9 @@ struct Recovery<'a> {
     link: Option<Link>,
     /// The process group of the program that was struck.
     program: Option<u32>,
+    /// What struck one server of several.
+    blow: Option<Blow>,
+    keepalive_s: Option<u64>,
     lease_ns: Option<u64>,
     /// Whether clients renew, as the field's do.
     renews: bool,
@@ -115,6 +120,8 @@ impl<'a> Recovery<'a> {
             own: Vec::new(),
             link: None,
             program: None,
+            blow: None,
+            keepalive_s: None,
             lease_ns,
             renews,
         })
@@ -123,9 +130,11 @@ impl<'a> Recovery<'a> {
     /// Performs the run.
     fn perform(mut self) -> Result<RecoverData> {
         let done = self.drive();
-        if self.order.fault == Fault::ServerStop {
+        if self.order.fault.is_of_server() {
             self.service.let_go_on();
         }
+        // What comes now is no part of the history.
+        let _ = self.service.switch().map(Switch::join);
         // A program that stands still does not see the end of its input.
         self.program.into_iter().for_each(process::go_on_group);
         self.clear_away();
@@ -164,8 +173,8 @@ impl<'a> Recovery<'a> {
         let delays = self
             .next_owner()
             .and_then(|next| looked.since(&self.concerned(Some(next))));
-        if let Some(returned) = returned_ns {
-            self.work_on(returned)?;
+        if !self.is_owner_dead() {
+            self.work_on(returned_ns.unwrap_or_else(clock::monotonic))?;
         }
         self.end_old_owner()?;
         self.serve_the_rest()?;
@@ -189,6 +198,7 @@ impl<'a> Recovery<'a> {
             struck,
             struck_ns,
             returned_ns,
+            keepalive_s: self.keepalive_s,
             delays,
             ramp_ns: ready - forked,
             took_ns: clock::monotonic() - ready,
@@ -208,7 +218,10 @@ impl<'a> Recovery<'a> {
                 renews: self.renews,
                 keeper,
             };
-            process.live()
+            match self.service.switch().map(|switch| switch.enter_as(number)) {
+                Ok(Err(_)) => 1,
+                _ => process.live(),
+            }
         });
         let pid = pid.map_err(|error| {
             Aborted(format!(
@@ -248,6 +261,13 @@ impl<'a> Recovery<'a> {
         owner.map(|(pid, _)| *pid)
     }
 
+    /// Whether the fault ends the owner's process.
+    fn is_owner_dead(&self) -> bool {
+        let is_alone = self.service.members().len() < 2;
+        let fault = self.order.fault;
+        fault == Fault::Kill || (fault == Fault::HostGone && is_alone)
+    }
+
     fn note(&mut self, at_ns: u64, what: What) {
         self.own.push(Event {
             at_ns,
@@ -274,9 +294,27 @@ impl<'a> Recovery<'a> {
             lease => lease + pause,
         };
         match self.order.fault {
-            Fault::Kill => {
+            _ if self.is_owner_dead() => {
                 self.await_next(within)?;
                 Ok(None)
+            }
+            // Nothing of what was struck comes back.
+            Fault::LeaderKill | Fault::MemberKill | Fault::HostGone => {
+                self.await_next(limit(struck, lease + pause))?;
+                Ok(None)
+            }
+            Fault::IdleCut => {
+                self.rest_until(limit(struck, away).max(struck + pause))?;
+                Ok(None)
+            }
+            Fault::LeaderStop | Fault::PartitionMinority | Fault::PartitionMajority => {
+                self.rest_until(limit(struck, away).max(struck + pause))?;
+                let returned = clock::monotonic();
+                if let Some(blow) = &self.blow {
+                    blow.mend(self.service).map_err(Aborted)?;
+                }
+                self.note(returned, What::Return);
+                Ok(Some(returned))
             }
             Fault::Stop => {
                 self.rest_until(limit(struck, away).max(struck + pause))?;
@@ -335,7 +373,7 @@ impl<'a> Recovery<'a> {
 
     /// The old owner, where it lives, does what it has left to do, and releases.
     fn end_old_owner(&mut self) -> Result<()> {
-        if self.order.fault == Fault::Kill {
+        if self.is_owner_dead() {
             return Ok(());
         }
         self.board.order(OWNER, order::RELEASE);
@@ -361,7 +399,7 @@ impl<'a> Recovery<'a> {
             }
             // An attempt has the whole limit, except where the fault has used it up.
             let granted = (1..=self.order.waiters).any(|w| has(&self.board, w, is_grant));
-            let any = granted || self.order.fault != Fault::Kill;
+            let any = granted || !self.is_owner_dead();
             let patience = if any { self.order.within.0 } else { 0 };
             let went_on = self.await_within(patience, |board| {
                 let now = (1..board.processes()).filter(|w| released(board, *w));

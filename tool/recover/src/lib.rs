@@ -7,11 +7,13 @@
 //! (`jostle_stats::recover`).
 
 mod board;
+mod cluster;
 mod delays;
 mod fault;
 mod keepalive;
 mod process;
 mod service;
 
+pub use cluster::{Blow, Member, why_no_member};
 pub use fault::recovered;
 pub use service::Service;

@@ -1,6 +1,8 @@
 //! The servers that are launched for a run, and what faults do to all of them.
 
+use crate::cluster::Member;
 use jostle_sys::process;
+use jostle_sys::switch::Switch;
 use jostle_targets::Launcher;
 
 /// The servers that are launched for the run.
@@ -16,6 +18,27 @@ pub trait Service: Launcher {
     /// # Errors
     /// In words for the user.
     fn start_empty(&self) -> Result<(), String>;
+
+    /// Starts the member again whose process this was.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn start_member(&self, _pid: u32) -> Result<(), String> {
+        Err("there is no cluster".to_owned())
+    }
+
+    /// The servers of the launched cluster that can lead it; none without a cluster.
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
+    }
+
+    /// The switch between their hosts and those of clients.
+    ///
+    /// # Errors
+    /// Why they have no hosts of their own, as a part of a sentence.
+    fn switch(&self) -> Result<&Switch, String> {
+        Err("there is no cluster".to_owned())
+    }
 
     /// Where its servers listen, each with its password if it asks for one.
     fn places(&self) -> Vec<(String, Option<String>)>;

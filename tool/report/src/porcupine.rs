@@ -11,6 +11,7 @@
 use crate::ResultSet;
 use jostle_model::plan::Fault;
 use jostle_model::record::{Event, Recovery, Run, What};
+use jostle_stats::recover::history::kills_owner;
 use serde::Serialize;
 
 /// One operation.
@@ -117,12 +118,13 @@ fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
         };
         from + lease.saturating_sub(recovery.lease_step_ns.unwrap_or(0))
     });
+    let is_dead = client == OWNER && kills_owner(recovery.fault, recovery.struck);
+    // The restarted service, or the one whose leader is lost, has lost its memory.
+    let has_lost = recovery.fault == Fault::ServerKill || recovery.promised == Some(false);
     match (client, recovery.fault) {
-        (OWNER, Fault::Kill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
-        // The restarted service has lost its memory.
-        (_, Fault::ServerKill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
+        _ if is_dead || has_lost => Some(lease.map_or(struck, |lease| lease.min(struck))),
         // For the service the cut connection may look like one that has ended.
-        (OWNER, Fault::Cut) => Some(lease.unwrap_or(struck)),
+        (OWNER, Fault::Cut | Fault::IdleCut) => Some(lease.unwrap_or(struck)),
         _ => lease,
     }
 }

@@ -219,11 +219,15 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     )];
     let mut found = set.runs.iter().filter_map(|run| run.verified.as_deref());
     if found.any(|found| found.violations() == 0) {
-        said.push(
-            "No violation means none in this history. One machine was tried: no lost disk, no \
-             several servers that disagree, no server that lies."
-                .to_owned(),
-        );
+        let mut asked = set.experiment.plan.fault.iter().flatten();
+        let alone = match asked.any(|fault| fault.is_of_member()) {
+            true => "",
+            false => "no several servers that disagree, ",
+        };
+        said.push(format!(
+            "No violation means none in this history. One machine was tried: no lost disk, {alone}no \
+             server that lies."
+        ));
     }
     said
 }

@@ -109,7 +109,12 @@ pub struct Ground {
     pub program: PathBuf,
     /// A directory of its own, empty at first, and removed with the run.
     pub directory: PathBuf,
-    /// A port of the loopback address that nobody listened on a moment ago.
+    /// Where each server of its cluster is, in the order of the recipes, itself among them; empty:
+    /// all are on the loopback address.
+    pub cluster: Vec<Ipv4Addr>,
+    /// Its own place among them, from 0.
+    pub place: usize,
+    /// A port of its address that nobody listened on a moment ago.
     pub port: u16,
     /// Random letters and digits: the password of a server that takes one, so that
     /// other users of this machine are kept out.
@@ -117,9 +122,15 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// Where the server of this recipe of its cluster is.
+    pub fn host_of(&self, place: usize) -> Ipv4Addr {
+        let found = self.cluster.get(place).copied();
+        found.unwrap_or(Ipv4Addr::LOCALHOST)
+    }
+
     /// The address of the interface at which it is to listen.
-    pub fn host(&self) -> &str {
-        "127.0.0.1"
+    pub fn host(&self) -> Ipv4Addr {
+        self.host_of(self.place)
     }
 
     /// `HOST:PORT`, where it is to listen.
@@ -194,12 +205,22 @@ pub trait LaunchRecipe: Debug {
     /// What is still missing.
     fn ready(&self, ground: &Ground) -> Result<(), SetupError>;
 
+    /// How to ask a server whether it leads its cluster; None: it is no member that can lead.
+    /// Those that can come first among the recipes of a cluster. The others share their hosts, in
+    /// turn.
+    fn leads(&self) -> Option<Leads> {
+        None
+    }
+
     /// Whether it has to be ended by SIGQUIT, because a kill would leave something outside
     /// of its directory.
     fn quits(&self) -> bool {
         false
     }
 }
+
+/// Whether the server at this address, with this secret, leads its cluster now.
+pub type Leads = fn(address: &str, secret: &str) -> bool;
 
 /// The first word of a recipe's command.
 ///

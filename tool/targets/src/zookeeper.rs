@@ -15,10 +15,11 @@ mod wire;
 use crate::LEASE_LAG_FACT;
 use crate::address::Members;
 use crate::prelude::*;
-use crate::program::free_ports;
+use crate::program::{Leads, free_ports};
 use crate::signs::{NoSigns, Told};
 use jute::{Reader, error, flags, op};
 use session::Session;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use wire::{Place, ZookeeperWire};
 
@@ -32,6 +33,7 @@ const VARIABLES: [&str; 2] = ["ZOOKEEPER_USER", "ZOOKEEPER_PASSWORD"];
 /// ZooKeeper's usual unit of time. No session lives for less than two of it.
 const TICK_MS: u64 = 2_000;
 const TICKS_OF_LEAST_SESSION: u64 = 2;
+const SYNC_MS: u64 = 5 * TICK_MS;
 
 /// A ZooKeeper, or the servers of one ensemble.
 #[derive(Debug)]
@@ -278,16 +280,21 @@ impl Launch {
     }
 
     /// The settings' lines about the ensemble; numbers there begin at 1.
-    fn ensemble(&self) -> String {
+    fn ensemble(&self, host_of: impl Fn(usize) -> Ipv4Addr) -> String {
         let each = self.ports.iter().zip(1..);
         let servers: String = each
             .map(|((follow, elect), number)| {
-                format!("server.{number}=127.0.0.1:{follow}:{elect}\n")
+                let host = host_of(number - 1);
+                format!("server.{number}={host}:{follow}:{elect}\n")
             })
             .collect();
         match servers.as_str() {
             "" => servers,
-            _ => format!("initLimit=20\nsyncLimit=20\n{servers}"),
+            // A silent leader is given up after as long as by ZooKeeper's sample settings.
+            _ => format!(
+                "initLimit=20\nsyncLimit={}\n{servers}",
+                SYNC_MS.div_ceil(self.tick_ms)
+            ),
         }
     }
 }
@@ -303,12 +310,13 @@ impl LaunchRecipe for Launch {
 
     fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
         let settings = format!(
-            "tickTime={}\ndataDir={}\nclientPortAddress=127.0.0.1\nclientPort={}\n\
+            "tickTime={}\ndataDir={}\nclientPortAddress={}\nclientPort={}\n\
              maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n{}",
             self.tick_ms,
             text(&ground.directory),
+            ground.host(),
             ground.port,
-            self.ensemble()
+            self.ensemble(|place| ground.host_of(place))
         );
         // What it logs goes to its output.
         let logs = "log4j.rootLogger=WARN, out\n\
@@ -341,6 +349,13 @@ impl LaunchRecipe for Launch {
         ]
     }
 
+    fn leads(&self) -> Option<Leads> {
+        Some(|address, _| {
+            let told = session::told(&Address::Tcp(address.to_owned()));
+            told.is_some_and(|told| session::line(&told, "Mode") == Some("leader"))
+        })
+    }
+
     fn ready(&self, ground: &Ground) -> Result<()> {
         let place = Address::Tcp(ground.address());
         Session::of_starting(&place, TIMEOUT)?.close()
@@ -360,17 +375,16 @@ mod tests {
 
     #[test]
     fn members_of_an_ensemble_know_each_other_by_ports_of_their_own() {
+        let of = |one: &Launch| one.ensemble(|_| Ipv4Addr::LOCALHOST);
         let alone = Launch::members(1, TIMEOUT).unwrap();
-        assert_eq!((alone.len(), alone[0].ensemble()), (1, String::new()));
+        assert_eq!((alone.len(), of(&alone[0])), (1, String::new()));
         let three = Launch::members(3, TIMEOUT).unwrap();
         assert_eq!(three.len(), 3);
-        assert!(
-            three
-                .iter()
-                .all(|one| one.ensemble() == three[0].ensemble())
-        );
+        assert!(three.iter().all(|one| of(one) == of(&three[0])));
         let ports = three[0].ports.iter().flat_map(|(a, b)| [*a, *b]);
         assert_eq!(ports.collect::<std::collections::BTreeSet<u16>>().len(), 6);
-        assert_eq!(three[0].ensemble().matches("server.").count(), 3);
+        assert_eq!(of(&three[0]).matches("server.").count(), 3);
+        let apart = three[0].ensemble(|place| Ipv4Addr::new(198, 18, 0, place as u8 + 1));
+        assert!(apart.contains("server.3=198.18.0.3:"), "{apart}");
     }
 }

@@ -216,7 +216,8 @@ impl Run<'_> {
         let mut findings = found(&facts, &entries);
         let with = self.order.with.as_deref();
         let with = with.and_then(|with| Spec::parse(with).ok());
-        findings.verified.without = without(self.spec, with.as_ref());
+        let members = self.order.members as u64;
+        findings.verified.without = without(self.spec, with.as_ref(), members);
         Ok(VerifyData {
             verified: findings.verified,
             found_ns: findings.found_ns,
@@ -333,7 +334,10 @@ impl Run<'_> {
         let pid = self.context.forker.fork(|| {
             // Sockets of others, which they could not close.
             active.drain(..).for_each(Active::forget);
-            client.live()
+            match self.service.switch().map(|switch| switch.enter_as(place)) {
+                Ok(Err(_)) => 1,
+                _ => client.live(),
+            }
         });
         let pid = pid.map_err(|error| {
             Aborted(format!(

@@ -103,11 +103,12 @@ impl Round {
 /// be killed nor stopped.
 fn may_meet(one: Fault, other: Fault) -> bool {
     let group = |fault: Fault| match fault {
-        Fault::Cut | Fault::CutTo | Fault::CutFrom => 1,
-        Fault::ServerKill | Fault::ServerStop | Fault::ServerWipe => 2,
+        Fault::Cut | Fault::CutTo | Fault::CutFrom | Fault::IdleCut => 1,
         Fault::Kill => 3,
         Fault::Stop => 4,
         Fault::Clock => 5,
+        // A cluster that has lost one server does not survive the loss of another.
+        _ => 2,
     };
     group(one) != group(other)
 }
@@ -119,7 +120,7 @@ fn pause(rng: &mut Rng, unit: u64) -> u64 {
 fn length(rng: &mut Rng, fault: Fault, lease_ns: Option<u64>) -> u64 {
     match fault {
         Fault::Kill => 0,
-        Fault::ServerKill | Fault::ServerWipe => rng.below(DOWN_NS),
+        Fault::ServerKill | Fault::ServerWipe | Fault::MemberKill => rng.below(DOWN_NS),
         _ => {
             let (least, most) = match lease_ns {
                 Some(lease) => (LEASES.0 * lease as f64, LEASES.1 * lease as f64),

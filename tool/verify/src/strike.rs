@@ -4,8 +4,10 @@ use crate::run::Run;
 use crate::schedule::Planned;
 use jostle_harness::{Aborted, Result};
 use jostle_model::plan::Fault;
+use jostle_recover::Blow;
 use jostle_stats::verify::history::Struck;
 use jostle_sys::link::{Link, Way};
+use jostle_sys::switch::Switch;
 use jostle_sys::waited::Waited;
 use jostle_sys::{cpu, process};
 use std::time::Duration;
@@ -18,6 +20,10 @@ const WAITS_FOR_OWNER: u64 = 3;
 /// The clock is set forward by so many leases, or seconds, at most.
 const LEASES_AHEAD: u64 = 10;
 const AHEAD_NS: u64 = 1_000_000_000;
+/// A firewall forgets a connection that was silent for so long.
+const SILENT: Duration = Duration::from_millis(100);
+/// How long a leader is looked for. Where there is none, nothing strikes.
+const LEADER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A fault that lasts.
 #[derive(Debug)]
@@ -46,6 +52,8 @@ enum State {
     },
     Halted,
     Clock,
+    /// A server of several is down, stands still, or is parted from the others.
+    Member(Blow),
 }
 
 impl State {
@@ -70,7 +78,7 @@ impl Run<'_> {
     /// Whether the service is down now.
     pub(crate) fn is_down(&self) -> bool {
         let mut states = self.active.iter().map(|active| &active.state);
-        states.any(|state| matches!(state, State::Down { .. }))
+        states.any(|state| matches!(state, State::Down { .. } | State::Member(_)))
     }
 
     /// Strikes, unless there is nobody to be struck.
@@ -83,7 +91,10 @@ impl Run<'_> {
             (Fault::Kill, Some(place)) => self.kill(*place, planned.draw)?,
             (Fault::Stop, Some(place)) => self.stop(*place, planned),
             (Fault::Kill | Fault::Stop, None) => {}
-            (Fault::Cut, _) => self.cut(&victims, planned, Way::Both)?,
+            (Fault::Cut | Fault::IdleCut, _) => self.cut(&victims, planned, Way::Both)?,
+            (fault, place) if fault.is_of_member() => {
+                self.strike_member(place.copied(), planned)?;
+            }
             (Fault::CutTo, _) => self.cut(&victims, planned, Way::FromFirst)?,
             (Fault::CutFrom, _) => self.cut(&victims, planned, Way::ToFirst)?,
             (Fault::ServerKill | Fault::ServerWipe, _) => {
@@ -95,7 +106,7 @@ impl Run<'_> {
                 let stamps = self.stamped(|| self.service.stop_all());
                 self.lasts(planned, stamps, State::Halted);
             }
-            (Fault::Clock, _) => {
+            (_, _) => {
                 let unit_ns = self.promise.lease_ns.unwrap_or(AHEAD_NS);
                 let leases = 1 + planned.draw % LEASES_AHEAD;
                 let mut set = Ok(());
@@ -213,16 +224,32 @@ impl Run<'_> {
         for place in victims.iter().copied() {
             let ours = process::with_descendants(self.clients[place].pid);
             let mut link = Link::between(&ours, &servers).map_err(refused)?;
-            if link.is_empty() {
+            let is_spared = planned.fault == Fault::IdleCut && link.silent_for() < SILENT;
+            if link.is_empty() || is_spared {
                 continue;
             }
-            self.await_owner(place, planned.draw);
+            if planned.fault != Fault::IdleCut {
+                self.await_owner(place, planned.draw);
+            }
             let mut cut = Ok(());
             let stamps = self.stamped(|| cut = link.cut(way));
             cut.map_err(refused)?;
             self.lasts(planned, stamps, State::Cut { place, link });
             break;
         }
+        Ok(())
+    }
+
+    /// Strikes a server of the cluster, or the links of its host, if one leads.
+    fn strike_member(&mut self, client: Option<usize>, planned: &Planned) -> Result<()> {
+        let (service, fault) = (self.service, planned.fault);
+        let Ok(blow) = Blow::aim(fault, &service.members(), LEADER_PATIENCE) else {
+            return Ok(());
+        };
+        let mut done = Ok(());
+        let stamps = self.stamped(|| done = blow.strike(service, client));
+        done.map_err(|said| Aborted(format!("--fault {fault}: {said}")))?;
+        self.lasts(planned, stamps, State::Member(blow));
         Ok(())
     }
 
@@ -240,11 +267,12 @@ impl Run<'_> {
     /// Whatever happens: nothing stands still when the run is over.
     pub(crate) fn end_all_faults(&mut self) {
         for active in std::mem::take(&mut self.active) {
-            // What is down need not come back.
-            if !matches!(active.state, State::Down { .. }) {
+            // What is down need not come back, and a member that stands still is ended as it is.
+            if !matches!(active.state, State::Down { .. } | State::Member(_)) {
                 let _ = self.end_fault(active);
             }
         }
+        let _ = self.service.switch().map(Switch::join);
     }
 
     fn end_fault(&mut self, active: Active) -> Result<(), String> {
@@ -258,6 +286,7 @@ impl Run<'_> {
             State::Down { loses_data: false } => self.service.start_again()?,
             State::Halted => self.service.let_go_on(),
             State::Clock => self.service.set_clock(0)?,
+            State::Member(blow) => blow.mend(self.service)?,
         }
         self.struck[active.nth].over_ns = Some(self.now());
         Ok(())

@@ -2,21 +2,23 @@
 
 use crate::wall_clock::WallClock;
 use jostle_model::plan::Fault;
+use jostle_recover::why_no_member;
 use jostle_sys::link;
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 use std::collections::BTreeMap;
 
 /// The faults that this target, or this machine, cannot have, each with the reason. `with`: the
-/// service that is launched for it. Nothing is started for the answer.
-pub fn without(spec: &Spec, with: Option<&Spec>) -> BTreeMap<Fault, String> {
+/// service that is launched for it; `members`: servers of a cluster that is launched. Nothing is
+/// started for the answer.
+pub fn without(spec: &Spec, with: Option<&Spec>, members: u64) -> BTreeMap<Fault, String> {
     let faults = Fault::ALL.iter().copied();
-    let reasons = faults.map(|fault| (fault, why_not(fault, spec, with)));
+    let reasons = faults.map(|fault| (fault, why_not(fault, spec, with, members)));
     let reasons = reasons.filter_map(|(fault, why)| Some((fault, why?)));
     reasons.collect()
 }
 
-fn why_not(fault: Fault, spec: &Spec, with: Option<&Spec>) -> Option<String> {
+fn why_not(fault: Fault, spec: &Spec, with: Option<&Spec>, members: u64) -> Option<String> {
     let said = |why: &str| Some(why.to_owned());
     let entry = spec.entry;
     let is_own = entry.family == Family::Own;
@@ -47,10 +49,11 @@ fn why_not(fault: Fault, spec: &Spec, with: Option<&Spec>) -> Option<String> {
     // One that is launched without a program is this one.
     let asks_libc = entry.program.is_none_or(|program| program.asks_libc);
     match fault {
-        Fault::Cut | Fault::CutTo | Fault::CutFrom if !entry.is_over_tcp() => {
+        fault if fault.is_of_member() => why_no_member(fault, service, members),
+        Fault::Cut | Fault::CutTo | Fault::CutFrom | Fault::IdleCut if !entry.is_over_tcp() => {
             said("there is no network between its clients and their server")
         }
-        Fault::Cut | Fault::CutTo | Fault::CutFrom if !link::may_cut() => {
+        Fault::Cut | Fault::CutTo | Fault::CutFrom | Fault::IdleCut if !link::may_cut() => {
             said("this kernel lets only root cut a connection")
         }
         Fault::ServerWipe if entry.lock.made_before && !is_own => {
@@ -74,13 +77,17 @@ mod tests {
     fn a_fault_that_a_server_cannot_have_has_its_reason() {
         let of = |name: &str, with: Option<&str>| {
             let with = with.map(|with| Spec::parse(with).unwrap());
-            without(&Spec::parse(name).unwrap(), with.as_ref())
+            without(&Spec::parse(name).unwrap(), with.as_ref(), 1)
         };
         assert!(!of("redis", None).contains_key(&Fault::ServerWipe));
         assert!(of("nats", None)[&Fault::ServerWipe].contains("before the run"));
         assert!(of("nats", None)[&Fault::Clock].contains("machine's clock"));
         let own = of("pipe:true {nats}", Some("nats"));
         assert!(!own.contains_key(&Fault::ServerWipe) && own.contains_key(&Fault::Clock));
+        assert!(own[&Fault::LeaderKill].contains("no cluster of it"));
+        let three = without(&Spec::parse("zookeeper").unwrap(), None, 3);
+        assert!(!three.contains_key(&Fault::LeaderStop));
+        assert!(of("zookeeper", None)[&Fault::HostGone].contains("--members 3"));
         assert!(of("lib:/a.so", Some("redis"))[&Fault::ServerKill].contains("a library"));
     }
 }

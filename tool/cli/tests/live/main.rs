@@ -15,6 +15,7 @@ mod blocked;
 mod broken;
 mod calibrate;
 mod calls;
+mod clusters;
 mod conformance;
 mod connect;
 mod connect_limits;

@@ -210,6 +210,8 @@ fn whatever_is_killed_nothing_of_a_server_is_left() {
         ("postgres", "postgres"),
         ("memcached", "memcached"),
         ("nats", "nats-server"),
+        // Each in a network namespace.
+        ("etcd --members 3", "etcd"),
     ] {
         for parent_only in [true, false] {
             let place = Place::new();

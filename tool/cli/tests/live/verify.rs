@@ -65,6 +65,10 @@ fn what_cannot_be_verified_is_refused_before_anything_starts() {
             "verify redis://h:1 --fault server-wipe",
             "only a server that jostle launches",
         ),
+        (
+            "verify zookeeper --fault leader-kill",
+            "`--members 3` launches a cluster",
+        ),
         ("verify flock --with redis", "no target has {redis}"),
         ("verify flock --promise lease", "such as lease=2s"),
         ("stream flock --fault kill", "--fault"),

@@ -6,11 +6,11 @@ use crate::order::{RecoverData, RecoverOrder};
 use crate::{schedule, takes};
 use jostle_model::Nanos;
 use jostle_model::plan::Renew;
-use jostle_model::record::{At, Circumstances, Environment, Experiment, Run, Window};
+use jostle_model::record::{At, Circumstances, Environment, Experiment, Run, Struck, Window};
 use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
-use jostle_targets::Spec;
 use jostle_targets::table::Family;
+use jostle_targets::{Spec, promise};
 use std::time::Instant;
 
 impl ExperimentLoop<'_, '_> {
@@ -94,7 +94,7 @@ impl ExperimentLoop<'_, '_> {
 
 /// The record, without its verdict.
 fn record(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverData) -> Run {
-    let (recovery, exclusion) = found(&Seen {
+    let (mut recovery, exclusion) = found(&Seen {
         fault: order.fault,
         waiters: order.waiters as u64,
         within_ns: order.within.0,
@@ -102,6 +102,8 @@ fn record(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDa
         lease_step_ns: data.lease_step_ns,
         leased_at_ns: data.leased_at_ns,
         struck: Some(data.struck),
+        promised: (data.struck == Struck::Member)
+            .then(|| promise(spec.entry, &data.setup).failover),
         struck_ns: data.struck_ns,
         returned_ns: data.returned_ns,
         delays: data.delays,
@@ -109,6 +111,7 @@ fn record(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverDa
         may_lapse: spec.entry.family == Family::Own && data.lease_ns.is_none(),
         history: &data.history,
     });
+    recovery.keepalive_s = data.keepalive_s;
     let window_s = data.took_ns as f64 / 1e9;
     let operations = recovery.served + 1;
     Run {

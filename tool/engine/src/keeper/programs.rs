@@ -5,12 +5,13 @@
 use super::server_log::ServerLog;
 use jostle_harness::Context;
 use jostle_sys::ledger::Ledger;
+use jostle_sys::switch::Switch;
 use jostle_sys::user::User;
 use jostle_sys::waited::{self, Waited};
 use jostle_sys::{cpu, files, process};
 use jostle_targets::SetupError;
 use jostle_targets::program::{
-    Ground, LaunchRecipe, Launched, Words, first_word, free_port, secret,
+    Ground, LaunchRecipe, Launched, Leads, Words, first_word, free_port, secret,
 };
 use jostle_verify::WallClock;
 use std::fs;
@@ -30,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Another port is tried so often where somebody else was faster.
 const PORTS: usize = 3;
 
+/// The first port of servers that have hosts of their own; recipes choose others above.
+const FIRST_PORT: u16 = 2_000;
+
 /// The site of a launch.
 pub(super) struct Site<'a> {
     pub context: &'a Context,
@@ -38,6 +42,8 @@ pub(super) struct Site<'a> {
     pub cpus: &'a [usize],
     /// Its wall clock, where that is set; None: the machine's.
     pub clock: Option<&'a WallClock>,
+    /// Where servers of a cluster have hosts of their own.
+    pub switch: Option<&'a Switch>,
 }
 
 /// A server that runs.
@@ -61,12 +67,19 @@ pub(super) struct Restart {
     pub secret: String,
     /// Whether it is asked to end before it is killed.
     pub quits: bool,
+    /// How to ask it whether it leads its cluster.
+    pub leads: Option<Leads>,
 }
 
 impl Restart {
     /// The server's log, which goes on when it is started again.
     pub(super) fn log(&self) -> &ServerLog {
         &self.home.log
+    }
+
+    /// Its host on the switch.
+    pub(super) fn host(&self) -> Option<usize> {
+        self.home.host
     }
 }
 
@@ -76,6 +89,7 @@ struct Home {
     directory: PathBuf,
     user: Option<User>,
     log: ServerLog,
+    host: Option<usize>,
 }
 
 /// One that was started, and may not be ready yet.
@@ -113,7 +127,7 @@ impl Site<'_> {
         let mut tries = 0..PORTS;
         loop {
             tries.next();
-            let begun = self.begin(recipe, &mut started)?;
+            let begun = self.begin(recipe, (0, &[]), &mut started)?;
             match self.until_ready(recipe, &begun) {
                 Ok(()) => return Ok(begun.launched()),
                 Err(said) if is_taken(&said) && !tries.is_empty() => {}
@@ -131,9 +145,11 @@ impl Site<'_> {
         recipes: &[&dyn LaunchRecipe],
         mut started: impl FnMut(Started),
     ) -> Result<Vec<Launched>, SetupError> {
-        let all = recipes.iter();
+        let hosts: Vec<usize> = hosts(recipes).collect();
+        let hosts = self.switch.map_or(&[][..], |_| &hosts[..]);
+        let all = recipes.iter().enumerate();
         let begun: Vec<Begun> = all
-            .map(|recipe| self.begin(*recipe, &mut started))
+            .map(|(place, recipe)| self.begin(*recipe, (place, hosts), &mut started))
             .collect::<Result<_, _>>()?;
         for (recipe, begun) in recipes.iter().zip(&begun) {
             self.until_ready(*recipe, begun)
@@ -142,15 +158,18 @@ impl Site<'_> {
         Ok(begun.into_iter().map(Begun::launched).collect())
     }
 
-    /// Starts what a recipe describes, on a ground of its own.
+    /// Starts what a recipe describes, on a ground of its own: the server of this place in a
+    /// cluster, of which each has one of these hosts. Without hosts, all are on the loopback.
     fn begin(
         &self,
         recipe: &dyn LaunchRecipe,
+        (place, hosts): (usize, &[usize]),
         started: &mut impl FnMut(Started),
     ) -> Result<Begun, SetupError> {
         let (port, secret) = match recipe.known() {
             Some(known) => known,
-            None => (free_port()?, secret()?),
+            None if hosts.is_empty() => (free_port()?, secret()?),
+            None => (FIRST_PORT + place as u16, secret()?),
         };
         let ground = Ground {
             program: recipe.program().find()?,
@@ -159,11 +178,13 @@ impl Site<'_> {
                 let text = format!("{text}; is $TMPDIR or /var/tmp writable?");
                 failed("cannot launch", recipe, &text)
             })?,
+            cluster: hosts.iter().map(|host| Switch::address(*host)).collect(),
+            place,
             port,
             secret,
         };
         let (files, before) = (recipe.files(&ground), recipe.before(&ground));
-        let home = furnish(recipe, &ground, &files);
+        let home = furnish(recipe, &ground, &files, hosts.get(place).copied());
         let home = home.map_err(|said| failed("cannot prepare", recipe, &said))?;
         self.run_before(&before, &home)
             .map_err(|said| failed("cannot prepare", recipe, &said))?;
@@ -186,6 +207,7 @@ impl Site<'_> {
                 address: ground.address(),
                 secret: ground.secret.clone(),
                 quits: recipe.quits(),
+                leads: recipe.leads(),
             },
         });
         Ok(Begun { ground, log, pid })
@@ -274,6 +296,9 @@ impl Site<'_> {
         let keeper = rustix::process::getpid();
         let become_server = || -> io::Result<()> {
             let _ = process::leave_group();
+            if let (Some(switch), Some(host)) = (self.switch, home.host) {
+                switch.enter(host)?;
+            }
             // What is missing shows when a connection cannot be made.
             files::raise_descriptor_limit();
             if !self.cpus.is_empty() {
@@ -312,18 +337,33 @@ impl Site<'_> {
     }
 }
 
+/// The host of each recipe of a cluster: those that can lead have one each, and the others share
+/// these in turn, as a Redis Sentinel stands beside a Redis.
+fn hosts(recipes: &[&dyn LaunchRecipe]) -> impl Iterator<Item = usize> {
+    let members = members(recipes);
+    (0..recipes.len()).map(move |place| place % members.max(1))
+}
+
+/// How many of them can lead.
+pub(super) fn members(recipes: &[&dyn LaunchRecipe]) -> usize {
+    let can_lead = recipes.iter().filter(|recipe| recipe.leads().is_some());
+    can_lead.count()
+}
+
 /// Writes the recipe's files and opens the log, and then gives the directory to the user that
 /// the server runs as: from then on nothing of it is opened here.
 fn furnish(
     recipe: &dyn LaunchRecipe,
     ground: &Ground,
     files: &[(&str, String)],
+    host: Option<usize>,
 ) -> Result<Home, String> {
     let wrong = |error: io::Error| error.to_string();
     let home = Home {
         directory: ground.directory.clone(),
         user: user_of(recipe)?,
         log: ServerLog::create(&ground.directory).map_err(wrong)?,
+        host,
     };
     home.fill(files).map_err(wrong).map(|()| home)
 }

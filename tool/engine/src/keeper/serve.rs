@@ -105,6 +105,8 @@ fn recover(context: &Context, order: &RecoverOrder) -> Reply {
     within(&order.target, |ledger, spec| {
         // As above.
         let servers = Servers::new(context, ledger, &[]).lasting();
+        // The owner's, who is cut off.
+        let servers = servers.with_hosts_for(1);
         match jostle_recover::recovered(context, ledger, &servers, order, spec) {
             Ok(data) => Reply::Recovered(Box::new(data)),
             Err(Aborted(text)) => Reply::Failed(text),
@@ -121,6 +123,7 @@ fn verify(context: &Context, order: &VerifyOrder) -> Reply {
             Ok(clock) => {
                 // As above.
                 let servers = Servers::new(context, ledger, &[]).lasting().by(clock);
+                let servers = servers.with_hosts_for(order.clients);
                 jostle_verify::verified(context, ledger, &servers, order, spec)
             }
         };

@@ -5,10 +5,11 @@
 //! lock daemon need not contain the daemon.
 
 use super::died::death;
-use super::programs::{Restart, Site, Started, empty};
+use super::programs::{Restart, Site, Started, empty, members};
 use jostle_harness::Context;
-use jostle_recover::Service;
+use jostle_recover::{Member, Service};
 use jostle_sys::ledger::Ledger;
+use jostle_sys::switch::Switch;
 use jostle_sys::waited::{self, Waited};
 use jostle_sys::{cpu, process};
 use jostle_targets::program::{LaunchRecipe, Launched, secret};
@@ -44,6 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server that was killed may take to accept connections again.
 const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 
+/// So many clients have hosts of their own.
+const MOST_CLIENTS: usize = 100;
+
 /// How long a server that was asked to end may take before it is killed.
 const QUIT_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -60,6 +64,11 @@ pub(super) struct Servers<'a> {
     clock: Option<WallClock>,
     /// The password of those that take one, once the first was started.
     secret: OnceCell<String>,
+    /// Clients that have hosts of their own where the servers of a cluster have.
+    clients: usize,
+    /// These hosts, or why there are none; once a cluster was launched. The keeper stands on the
+    /// switch from then on.
+    switch: OnceCell<Result<Switch, String>>,
     running: RefCell<Vec<Running>>,
 }
 
@@ -114,8 +123,16 @@ impl<'a> Servers<'a> {
             lasting: false,
             clock: None,
             secret: OnceCell::new(),
+            clients: 0,
+            switch: OnceCell::new(),
             running: RefCell::new(Vec::new()),
         }
+    }
+
+    /// Gives so many clients hosts of their own, too, as far as there are addresses.
+    pub(super) fn with_hosts_for(mut self, clients: usize) -> Servers<'a> {
+        self.clients = clients.min(MOST_CLIENTS);
+        self
     }
 
     /// Marks its servers as ones that may be killed and started again.
@@ -179,6 +196,21 @@ impl<'a> Servers<'a> {
             ledger: self.ledger,
             cpus: self.cpus,
             clock: self.clock.as_ref(),
+            switch: Service::switch(self).ok(),
+        }
+    }
+
+    /// Gives each server of a cluster a host, where that is possible.
+    fn lay_links(&self, recipes: &[&dyn LaunchRecipe]) {
+        let members = members(recipes);
+        let make = || {
+            Switch::may_be_made()?;
+            Switch::make(members, self.clients).map_err(|error| {
+                format!("the network namespaces of its servers could not be made: {error}")
+            })
+        };
+        if members > 0 {
+            self.switch.get_or_init(make);
         }
     }
 
@@ -331,6 +363,7 @@ impl Launcher for Servers<'_> {
             [] => Ok(Vec::new()),
             [first, ..] => {
                 let name = first.program().file;
+                self.lay_links(recipes);
                 self.site()
                     .follow_all(recipes, |started| self.note(name, started))
             }
@@ -351,11 +384,39 @@ impl Launcher for Servers<'_> {
 
 impl Service for Servers<'_> {
     fn start_again(&self) -> Result<(), String> {
-        self.restart(false)
+        self.restart(false, |_| true)
     }
 
     fn start_empty(&self) -> Result<(), String> {
-        self.restart(true)
+        self.restart(true, |_| true)
+    }
+
+    fn start_member(&self, pid: u32) -> Result<(), String> {
+        self.restart(false, |one| one.pid == pid)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let running = self.running.borrow();
+        let members = running.iter().filter_map(|Running { pid, again, .. }| {
+            let Some(Again::Followed(restart)) = again else {
+                return None;
+            };
+            Some(Member {
+                pid: *pid,
+                address: restart.address.clone(),
+                secret: restart.secret.clone(),
+                leads: restart.leads?,
+                host: restart.host(),
+            })
+        });
+        members.collect()
+    }
+
+    fn switch(&self) -> Result<&Switch, String> {
+        match self.switch.get() {
+            Some(made) => made.as_ref().map_err(String::clone),
+            None => Err("its servers have no hosts of their own".to_owned()),
+        }
     }
 
     fn places(&self) -> Vec<(String, Option<String>)> {
@@ -379,9 +440,11 @@ impl Service for Servers<'_> {
 }
 
 impl Servers<'_> {
-    /// Starts those again that were killed; `empties`: without what they had written.
-    fn restart(&self, empties: bool) -> Result<(), String> {
-        let killed: Vec<Running> = self.running.take();
+    /// Starts those of them again that were killed; `empties`: without what they had written.
+    fn restart(&self, empties: bool, which: impl Fn(&Running) -> bool) -> Result<(), String> {
+        let mut running = self.running.borrow_mut();
+        let killed: Vec<Running> = running.extract_if(.., |one| which(one)).collect();
+        drop(running);
         for Running {
             pid, again, name, ..
         } in &killed

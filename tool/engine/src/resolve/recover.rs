@@ -3,6 +3,7 @@
 use super::{Resolved, UsageError, check_spans, named, refuse, specs};
 use jostle_model::plan::{Fault, Plan};
 use jostle_model::{Nanos, defaults};
+use jostle_recover::why_no_member;
 use jostle_sys::link;
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
@@ -17,19 +18,20 @@ pub(crate) fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, Usage
         plan.targets = named(defaults::targets(plan.workload));
     }
     let specs = specs(&plan)?;
+    let members = plan.members();
     for spec in &specs {
         check_target(spec)?;
         super::check_members(&plan, spec)?;
     }
     if let Some(asked) = &plan.fault {
-        check_asked(asked, &specs)?;
+        check_asked(asked, &specs, members)?;
     }
     let chosen = plan.fault.is_none();
     plan.fill_from(defaults::swept(plan.workload));
     plan.fill_from(defaults::options(plan.workload));
     if let (true, Some(faults)) = (chosen, &mut plan.fault) {
         // Those that make sense somewhere, so that the plan can be run again.
-        faults.retain(|fault| specs.iter().any(|spec| makes_sense(*fault, spec)));
+        faults.retain(|fault| specs.iter().any(|spec| makes_sense(*fault, spec, members)));
     }
     plan.seed.get_or_insert(fresh_seed);
     check_times(&plan)?;
@@ -43,16 +45,9 @@ pub(crate) fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, Usage
     })
 }
 
-/// Whether a fault can strike this target: a service is killed, stopped or cut off only
-/// if jostle has launched it.
-pub(crate) fn makes_sense(fault: Fault, spec: &Spec) -> bool {
-    let is_launched = spec.entry.is_remote() && spec.argument.is_none();
-    match fault {
-        Fault::Kill | Fault::Stop => true,
-        Fault::Cut => is_launched && spec.entry.is_over_tcp() && link::may_cut(),
-        Fault::ServerKill | Fault::ServerStop => is_launched,
-        Fault::CutTo | Fault::CutFrom | Fault::ServerWipe | Fault::Clock => false,
-    }
+/// Whether a fault can strike this target, of which so many servers are launched.
+pub(crate) fn makes_sense(fault: Fault, spec: &Spec, members: u64) -> bool {
+    why(fault, spec, members).is_none()
 }
 
 /// A note for each fault that was left out of a target.
@@ -60,35 +55,45 @@ pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     let faults = resolved.plan.fault.iter().flatten();
     // What makes no sense for any target is not in the plan; this one does, elsewhere.
     let over_tcp = |spec: &&Spec| spec.argument.is_none() && spec.entry.is_over_tcp();
+    let members = resolved.plan.members();
     let chosen = !resolved.given.iter().any(|option| option == "--fault");
     let mut specs = resolved.specs.iter();
     let uncut = specs.find(over_tcp).filter(|_| chosen && !link::may_cut());
-    let uncut = uncut.map(|spec| format!("without cut, since {}", why(Fault::Cut, spec)));
+    let uncut = uncut.and_then(|spec| why(Fault::Cut, spec, members));
+    let uncut = uncut.map(|why| format!("without cut, since {why}"));
     let left_out = faults.flat_map(|fault| {
         let specs = resolved.specs.iter();
-        let without = specs.filter(|spec| !makes_sense(*fault, spec));
-        without.map(move |spec| {
-            let why = why(*fault, spec);
-            format!("{}: without {fault}, since {why}", spec.typed)
+        specs.filter_map(move |spec| {
+            let why = why(*fault, spec, members)?;
+            Some(format!("{}: without {fault}, since {why}", spec.typed))
         })
     });
     uncut.into_iter().chain(left_out).collect()
 }
 
-fn why(fault: Fault, spec: &Spec) -> String {
+/// Why a fault cannot strike this target; None: it can. A service is killed, stopped or cut off
+/// only if jostle has launched it.
+fn why(fault: Fault, spec: &Spec, members: u64) -> Option<String> {
+    // Of a single server, the owner's host goes.
+    let of_owner = fault == Fault::HostGone && members < 2;
+    let cuts = matches!(fault, Fault::Cut | Fault::IdleCut) || of_owner;
+    let is_launched = spec.argument.is_none();
     match spec.entry.is_remote() {
-        _ if fault.is_of_verify() => "only `jostle verify` has it".to_owned(),
-        true if fault == Fault::Cut && !spec.entry.is_over_tcp() => {
-            "no network lies between its workers and their server".to_owned()
+        _ if fault.is_of_verify() => Some("only `jostle verify` has it".to_owned()),
+        _ if matches!(fault, Fault::Kill | Fault::Stop) => None,
+        false => Some("it has no server".to_owned()),
+        true if fault.is_of_member() && !of_owner => why_no_member(fault, spec, members),
+        true if cuts && !spec.entry.is_over_tcp() => {
+            Some("no network lies between its workers and their server".to_owned())
         }
-        true if fault == Fault::Cut && spec.argument.is_none() && !link::may_cut() => {
-            "this kernel lets only root cut a connection".to_owned()
+        true if cuts && is_launched && !link::may_cut() => {
+            Some("this kernel lets only root cut a connection".to_owned())
         }
-        true => format!(
+        true if is_launched => None,
+        true => Some(format!(
             "jostle strikes only servers that it launches (`{}` without an address)",
             spec.entry.name
-        ),
-        false => "it has no server".to_owned(),
+        )),
     }
 }
 
@@ -105,7 +110,7 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
 
 /// Each fault that was asked for must make sense for one of the targets, and each target
 /// must have one.
-fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
+fn check_asked(faults: &[Fault], specs: &[Spec], members: u64) -> Result<(), UsageError> {
     refuse_where! {
         faults.is_empty() => "--fault: name at least one, such as kill";
     }
@@ -115,7 +120,7 @@ fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
             faults[twice]
         ));
     }
-    let fits = |fault: &Fault, spec: &Spec| makes_sense(*fault, spec);
+    let fits = |fault: &Fault, spec: &Spec| makes_sense(*fault, spec, members);
     let nowhere = faults
         .iter()
         .find(|fault| !specs.iter().any(|spec| fits(fault, spec)));
@@ -132,7 +137,7 @@ fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
         Some((fault, spec)) => refuse(format!(
             "{} --fault {fault}: {}; --fault kill,stop strikes the owner",
             spec.typed,
-            why(*fault, spec)
+            why(*fault, spec, members).unwrap_or_default()
         )),
     }
 }
@@ -197,6 +202,17 @@ mod tests {
         let twice = refused(&["flock"], &[Fault::Kill, Fault::Kill]).unwrap();
         assert!(twice.contains("twice"), "{twice}");
         assert!(refused(&["flock"], &[]).is_some());
+        // A leader is one of several servers; of a single one, the owner's host goes.
+        for (target, fault, says) in [
+            ("zookeeper", Fault::LeaderKill, "`--members 3`"),
+            ("zookeeper://h:1", Fault::LeaderKill, "it launches"),
+            ("lockd", Fault::PartitionMinority, "no cluster of it"),
+            ("lockd+unix", Fault::HostGone, "no network lies"),
+            ("redis://h:1", Fault::IdleCut, "it launches"),
+        ] {
+            let error = refused(&[target], &[fault]).unwrap();
+            assert!(error.contains(says), "{target} {fault}: {error}");
+        }
     }
 
     #[test]

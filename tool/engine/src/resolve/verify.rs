@@ -80,7 +80,7 @@ pub(crate) fn faults_of(plan: &Plan, spec: &Spec) -> Vec<Fault> {
 /// The faults that this target cannot have on this machine, with the reason.
 fn without(plan: &Plan, spec: &Spec) -> BTreeMap<Fault, String> {
     let with = with(plan, spec).and_then(|name| Spec::parse(name).ok());
-    jostle_verify::without(spec, with.as_ref())
+    jostle_verify::without(spec, with.as_ref(), plan.members())
 }
 
 /// A note for each target: the faults that strike it, and why others do not.
@@ -234,7 +234,9 @@ mod tests {
         let resolved = resolution(&["flock", "busted"], |_| {}).unwrap();
         assert_eq!(resolved.plan.fault, Some(vec![Kill, Stop]));
         assert_eq!(resolved.points().len(), 2);
-        let list = "cut, server-kill, server-stop, cut-to, cut-from, server-wipe, clock";
+        let list = "cut, server-kill, server-stop, cut-to, cut-from, server-wipe, clock, \
+                    leader-kill, leader-stop, member-kill, partition:minority, partition:majority, \
+                    host-gone, idle-cut";
         assert_eq!(
             notes(&resolved),
             [

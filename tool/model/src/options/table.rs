@@ -143,10 +143,12 @@ options! {
     }
     fault: Vec<Fault> = "fault", value("LIST") {
         Recover
-            => Swept("kill,stop,cut,server-kill,server-stop"), "Faults to inject while the lock is held, a list";
+            => Swept("kill,stop,cut,server-kill,server-stop"), "Faults to inject while the lock is held, a list \
+                (also host-gone, idle-cut; with --members leader-kill, leader-stop, member-kill, \
+                partition:minority, partition:majority)";
         Verify
             => Decided("all"), "Faults that strike at random: all that target and machine can have, or a list \
-                                (also cut-to, cut-from, server-wipe, clock)";
+                                (those of recover, cut-to, cut-from, server-wipe, clock)";
     }
     waiters: u64 = "waiters" else (1), between(1, 1_000) {
         Recover => Fixed("3"), "Processes that wait for the lock when the fault strikes";
@@ -156,7 +158,7 @@ options! {
     }
     // Longer than a client's usual patience of a second, and than the default lease.
     pause: Nanos = "pause" else (Nanos::ZERO) {
-        Recover => Fixed("3s"), "How long stop, cut and server-stop last (with a lease, stop and cut last longer by it), and how long an old owner works on";
+        Recover => Fixed("3s"), "How long stop, cut and server-stop last (with a lease, stop and cut last longer by it), how long an old owner works on, and how long a connection is silent before idle-cut (at most half of the lease)";
     }
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" else (Nanos::ZERO) {

@@ -183,7 +183,11 @@ impl Value for Vec<Fault> {
     fn read(typed: &str, _: Unit) -> Result<Vec<Fault>, String> {
         match typed {
             "all" => Ok(Fault::ALL.to_vec()),
-            _ => typed.split([',', ':']).map(str::parse).collect(),
+            _ => {
+                // Colons part them, too, but for those within a word.
+                let commas = typed.replace(':', ",").replace("partition,", "partition:");
+                commas.split(',').map(str::parse).collect()
+            }
         }
     }
 

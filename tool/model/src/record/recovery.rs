@@ -11,7 +11,7 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// The fault that struck: `kill`, `stop`, `cut`, `server-kill`, `server-stop`.
+    /// The fault that struck, in the words of `--fault`.
     pub fault: Fault,
     /// Processes that waited.
     pub waiters: u64,
@@ -28,6 +28,12 @@ pub struct Recovery {
     pub leased_at_ns: Option<u64>,
     /// Who was struck; absent in records of versions that did not tell.
     pub struck: Option<Struck>,
+    /// Whether the target promises that a hold survives the loss of one server of several (the
+    /// word `failover`); absent for faults that strike no single server of a cluster.
+    pub promised: Option<bool>,
+    /// After so long the server first asks the silent owner's host whether it lives (TCP
+    /// keepalive), 0: never; absent unless its connection is lost for good.
+    pub keepalive_s: Option<u64>,
     /// Just before the fault struck; times until something count from here.
     pub struck_at_ns: u64,
     /// Just after the call that struck it.
@@ -87,6 +93,8 @@ pub enum Struck {
     Connection,
     /// All processes of the service.
     Service,
+    /// One server of the cluster, or its host.
+    Member,
 }
 
 /// Who told an owner that its lock is lost.

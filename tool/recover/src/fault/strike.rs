@@ -1,12 +1,21 @@
 //! The fault itself: whom it strikes, how, and when.
 
-use super::Recovery;
+use super::{Blow, Recovery};
 use crate::process::OWNER;
 use jostle_harness::{Aborted, Result};
 use jostle_model::plan::Fault;
 use jostle_model::record::{Struck, What};
 use jostle_sys::link::{Link, Way};
+use jostle_sys::waited::Waited;
 use jostle_sys::{clock, cpu, process};
+use std::time::Duration;
+
+/// How long a cluster may be without a leader before the fault.
+const LEADER_PATIENCE: Duration = Duration::from_secs(20);
+/// The owner's connection is watched for so many times as long as it shall be silent, and so
+/// often.
+const SILENCE_PAUSES: u32 = 3;
+const SILENCE_LOOK_NS: u64 = 10_000_000;
 
 impl Recovery<'_> {
     /// Strikes whoever owns. Returns who that is, and stamps around the moment.
@@ -17,6 +26,9 @@ impl Recovery<'_> {
                 self.order.target
             ))
         })?;
+        if self.order.fault.is_of_member() && !self.is_owner_dead() {
+            return self.strike_member();
+        }
         let servers = || self.service.processes();
         let program = self.board.program(OWNER);
         let (struck, stamps) = match (self.order.fault, program) {
@@ -36,9 +48,15 @@ impl Recovery<'_> {
                 let fault = self.order.fault;
                 return Err(Aborted(format!("{fault} strikes in `jostle verify` only")));
             }
-            (Fault::Cut, _) => (Struck::Connection, self.cut(owner)?),
+            (Fault::Cut | Fault::IdleCut, _) => (Struck::Connection, self.cut(owner)?),
+            // Its end is not seen: the link stays cut.
+            (Fault::HostGone, _) => {
+                let stamps = self.cut(owner)?;
+                process::kill(owner);
+                (Struck::Worker, stamps)
+            }
             (Fault::ServerKill, _) => (Struck::Service, at_once(&servers(), process::kill)),
-            (Fault::ServerStop, _) => (Struck::Service, at_once(&servers(), process::stop)),
+            (_, _) => (Struck::Service, at_once(&servers(), process::stop)),
         };
         // Whoever was started meanwhile.
         match self.order.fault {
@@ -47,7 +65,7 @@ impl Recovery<'_> {
             _ => {}
         }
         self.note(stamps.0, What::Fault);
-        if self.order.fault == Fault::Kill {
+        if self.is_owner_dead() {
             // Its death is no loss of the run.
             self.alive.remove(&owner);
         }
@@ -82,10 +100,45 @@ impl Recovery<'_> {
                 "{target}: the owner has no TCP connection to the service that could be cut"
             )));
         }
+        if self.order.fault == Fault::IdleCut && !self.await_silence(&link)? {
+            return Ok(stamped(|| ()));
+        }
+        if self.order.fault != Fault::Cut {
+            self.keepalive_s = Some(link.asks_after().map_or(0, |time| time.as_secs()));
+        }
         let mut done = Ok(());
         let stamps = stamped(|| done = link.cut(Way::Both));
         self.link = Some(link);
         done.map(|()| stamps).map_err(refused)
+    }
+
+    /// Waits until nothing has passed for the pause, or for half of the lease. False if the client
+    /// is never silent for so long, since it renews: no firewall forgets its connection.
+    fn await_silence(&mut self, link: &Link) -> Result<bool> {
+        let lease = self.lease_ns.map(|lease| lease / 2);
+        let idle_ns = self.order.pause.0.min(lease.unwrap_or(u64::MAX));
+        let idle = Duration::from_nanos(idle_ns);
+        let mut waited = Waited::begin();
+        while link.silent_for() < idle {
+            if waited.so_far() > SILENCE_PAUSES * idle {
+                return Ok(false);
+            }
+            self.rest(SILENCE_LOOK_NS)?;
+        }
+        Ok(true)
+    }
+
+    /// Strikes one server of the cluster, or the links of its host.
+    fn strike_member(&mut self) -> Result<(Struck, (u64, u64))> {
+        let (service, fault, target) = (self.service, self.order.fault, &self.order.target);
+        let said = |said: String| Aborted(format!("{target} --fault {fault}: {said}"));
+        let blow = Blow::aim(fault, &service.members(), LEADER_PATIENCE).map_err(said)?;
+        let mut done = Ok(());
+        let stamps = stamped(|| done = blow.strike(service, Some(OWNER)));
+        done.map_err(said)?;
+        self.blow = Some(blow);
+        self.note(stamps.0, What::Fault);
+        Ok((Struck::Member, stamps))
     }
 }
 

@@ -147,6 +147,7 @@ static CLAUSES: &[Clause] = &[
         "It {verb} {times} times as late with {worst} as with {best}"),
     (RECOVER, "Next grant", Told(recover::granted), EACH),
     (RECOVER, "Two owners", Told(recover::two_owners), EACH),
+    (RECOVER, "Promise", Told(recover::promised), EACH),
     (RECOVER, "Lease", Told(recover::leases), EACH),
     (RECOVER, "Errors", Told(recover::errors), EACH),
     (VERIFY, "Promise", Told(verify::promise), EACH),

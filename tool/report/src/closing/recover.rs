@@ -56,7 +56,8 @@ pub(super) fn granted(view: &View<'_, '_>) -> Vec<Values> {
         said.extend(all.iter().filter(|one| one.never > 0).map(|one| {
             let (never, runs, after) = (one.never, one.runs, struck(one.fault));
             let within = time(one.within_ns as f64);
-            format!("none within {within} in {never} of {runs} runs ({after})")
+            let asks = one.keepalive_s.map_or_else(String::new, keepalive);
+            format!("none within {within} in {never} of {runs} runs ({after}{asks})")
         }));
         let kept = faults(&all, |one| one.kept == one.runs);
         if !kept.is_empty() {
@@ -71,6 +72,30 @@ pub(super) fn granted(view: &View<'_, '_>) -> Vec<Values> {
             format!("the owner kept the lock in {kept} of {runs} runs ({after}{others})")
         }));
         (!said.is_empty()).then(|| said.join("; "))
+    })
+}
+
+/// When a server would notice that its client's host has gone.
+fn keepalive(after_s: u64) -> String {
+    if after_s == 0 {
+        return "; its server sets no keepalive, and never asks a silent client".to_owned();
+    }
+    let after = time_to(after_s as f64 * 1e9, 3);
+    format!(
+        "; its server first asks a silent client after {after}: net.ipv4.tcp_keepalive_time, or its \
+         own setting of that, such as tcp_keepalives_idle"
+    )
+}
+
+/// What the loss of one server may do to a hold, by the targets' promises.
+pub(super) fn promised(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        let runs = points.iter().flat_map(|point| &point.runs);
+        let mut promised = runs.filter_map(|run| run.recovery.as_deref()?.promised);
+        Some(match promised.next()? {
+            true => "a hold survives the loss of one server (its promise: failover)".to_owned(),
+            false => "it does not promise that a hold survives the loss of one server".to_owned(),
+        })
     })
 }
 

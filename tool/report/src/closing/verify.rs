@@ -145,8 +145,10 @@ fn ends(fault: Fault, promise: &jostle_model::record::Promise) -> bool {
     match fault {
         Fault::ServerWipe => true,
         Fault::ServerKill => !promise.restart,
-        Fault::Cut | Fault::CutTo | Fault::CutFrom => promise.belongs == Belongs::Connection,
-        _ => false,
+        Fault::Cut | Fault::CutTo | Fault::CutFrom | Fault::IdleCut => {
+            promise.belongs == Belongs::Connection
+        }
+        fault => fault.is_of_member() && !promise.failover,
     }
 }
 

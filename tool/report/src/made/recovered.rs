@@ -41,6 +41,7 @@ pub(crate) fn recovered() -> ResultSet {
                 lease_step_ns: None,
                 leased_at_ns: lease.then_some(5_000 * MS),
                 struck: None,
+                promised: None,
                 struck_ns: (5_100 * MS, 5_100 * MS + 9_000),
                 returned_ns: returned.map(|e| e.at_ns),
                 delays: None,

@@ -334,6 +334,7 @@ pub(super) fn struck(run: &mut Run, late: u64, unsure: f64) {
         lease_step_ns: None,
         leased_at_ns: None,
         struck: None,
+        promised: None,
         struck_ns: (SECOND_NS, SECOND_NS + (unsure * SECOND_NS as f64) as u64),
         returned_ns: None,
         delays: None,

@@ -119,6 +119,8 @@ mod tests {
             lease_step_ns: None,
             leased_at_ns: None,
             struck: None,
+            promised: None,
+            keepalive_s: None,
             struck_at_ns: 100,
             struck_by_ns,
             returned_at_ns: None,

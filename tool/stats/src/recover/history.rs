@@ -34,6 +34,8 @@ pub struct Seen<'a> {
     pub leased_at_ns: Option<u64>,
     /// Who was struck.
     pub struck: Option<Struck>,
+    /// Whether a hold shall survive the loss of one server; None: none was lost.
+    pub promised: Option<bool>,
     /// Just before and just after the call that struck.
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
@@ -86,6 +88,8 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
         lease_step_ns: seen.lease_step_ns,
         leased_at_ns: seen.leased_at_ns,
         struck: seen.struck,
+        promised: seen.promised,
+        keepalive_s: None,
         struck_at_ns: struck,
         struck_by_ns: seen.struck_ns.1,
         returned_at_ns: seen.returned_ns,
@@ -165,6 +169,11 @@ fn holds(history: &[Event]) -> Vec<Hold> {
     holds
 }
 
+/// Whether the fault ends the owner's process for good.
+pub fn kills_owner(fault: Fault, struck: Option<Struck>) -> bool {
+    fault == Fault::Kill || (fault == Fault::HostGone && struck == Some(Struck::Worker))
+}
+
 /// The time until which a process was certainly entitled to own, whatever it believed.
 fn entitled_until(seen: &Seen<'_>, hold: &Hold) -> u64 {
     let released = hold.releases.unwrap_or(u64::MAX);
@@ -177,13 +186,19 @@ fn entitled_until(seen: &Seen<'_>, hold: &Hold) -> u64 {
     };
     let struck = seen.struck_ns.0;
     let until = match (hold.process, seen.fault) {
-        (OWNER, Fault::Kill) => struck,
+        (OWNER, fault) if kills_owner(fault, seen.struck) => struck,
+        // Who was granted it by a server whose loss the promise leaves out.
+        _ if seen.promised == Some(false)
+            && hold.granted <= seen.returned_ns.unwrap_or(seen.struck_ns.1) =>
+        {
+            struck.max(hold.granted)
+        }
         (_, Fault::ServerKill) if hold.granted <= seen.returned_ns.unwrap_or(u64::MAX) => {
             struck.max(hold.granted)
         }
         (OWNER, _) if seen.may_lapse => struck,
         // No service can tell a cut connection from one that has ended.
-        (OWNER, Fault::Cut) if seen.lease_ns.is_none() => struck,
+        (OWNER, Fault::Cut | Fault::IdleCut) if seen.lease_ns.is_none() => struck,
         _ => u64::MAX,
     };
     // It may be over before the fault strikes, if the keeper stood still for that long.
@@ -242,7 +257,7 @@ fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
     let mut of_owner = seen.history.iter().filter(|e| e.process == Some(OWNER));
     let gave_up = of_owner.find(|e| e.what == What::GaveUp);
     let until = match seen.fault {
-        Fault::Kill => return None,
+        fault if kills_owner(fault, seen.struck) => return None,
         // A process stops believing at the start of its release, unless the release fails.
         _ => match (old.ended, old.releases) {
             (Some((_, true)), Some(begins)) => begins,
@@ -358,9 +373,10 @@ mod tests {
             lease_step_ns: None,
             leased_at_ns: lease.then_some(0),
             struck: None,
+            promised: None,
             struck_ns: (100 * MS, 100 * MS + 1),
             returned_ns: match fault {
-                Fault::Kill => None,
+                Fault::Kill | Fault::LeaderKill | Fault::HostGone => None,
                 _ => Some(1_200 * MS),
             },
             delays: None,
@@ -498,6 +514,40 @@ mod tests {
         assert_eq!(twice(500, Fault::Cut, false), 0);
         assert_eq!(twice(500, Fault::Cut, true), 1);
         assert_eq!(twice(1_001, Fault::Cut, true), 0);
+    }
+
+    /// What one server of several lost is a violation where it was promised to survive.
+    #[test]
+    fn a_second_owner_after_the_loss_of_a_server_is_judged_by_the_promise() {
+        use Fault::{HostGone, LeaderKill, LeaderStop, PartitionMinority};
+        let of = |fault, promised, struck, [first, second]: [u64; 2]| {
+            let history = and([
+                event(first, 1, What::Granted),
+                event(second, 2, What::Granted),
+                event(2_000, 1, What::Release),
+            ]);
+            found(&Seen {
+                promised,
+                struck,
+                ..seen(fault, true, &history)
+            })
+        };
+        let twice = |fault, promised, granted| {
+            let struck = Some(Struck::Member);
+            of(fault, Some(promised), struck, granted).1.violations
+        };
+        for fault in [LeaderKill, PartitionMinority, LeaderStop, HostGone] {
+            assert_eq!(twice(fault, true, [500, 2_100]), 1, "{fault}");
+            assert_eq!(twice(fault, false, [500, 2_100]), 0, "{fault}");
+            // The lease was over.
+            assert_eq!(twice(fault, true, [1_001, 2_100]), 0, "{fault}");
+        }
+        // Nobody lost anything that was granted after the server was dead.
+        assert_eq!(twice(LeaderKill, false, [500, 600]), 1);
+        assert_eq!(twice(PartitionMinority, false, [500, 600]), 0);
+        // The host of the owner, which is dead, and believes nothing.
+        let gone = of(HostGone, None, Some(Struck::Worker), [500, 2_100]);
+        assert_eq!((gone.1.violations, gone.0.two_believed_ns), (0, None));
     }
 
     #[test]

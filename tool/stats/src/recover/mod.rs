@@ -34,6 +34,8 @@ pub struct Summary {
     pub never: usize,
     /// How long that was waited for.
     pub within_ns: u64,
+    /// After so long the server asks the owner's host, which has gone, whether it lives; 0: never.
+    pub keepalive_s: Option<u64>,
     /// From the owner's release to the grant, where the lock was kept: median.
     pub after_release_ns: Option<f64>,
     /// From the end of the lease to the grant: least and most.
@@ -116,6 +118,7 @@ impl Summary {
                 .filter(|run| run.next_grant_ns.is_none() && run.after_release_ns.is_none())
                 .count(),
             within_ns: first.within_ns,
+            keepalive_s: runs.iter().find_map(|run| run.keepalive_s),
             after_release_ns: median(of(|run| run.after_release_ns)),
             after_lease_ns: leases().min().zip(leases().max()),
             after_return_ns: median(&returns),

@@ -28,7 +28,10 @@ impl Does {
             (_, Belongs::Process) => None,
             (Fault::ServerWipe, _) => Some(Does::Ends),
             (Fault::ServerKill, _) => (!promise.restart).then_some(Does::Ends),
-            (Fault::Cut | Fault::CutTo | Fault::CutFrom, Belongs::Connection) => Some(Does::Ends),
+            (Fault::Cut | Fault::CutTo | Fault::CutFrom | Fault::IdleCut, Belongs::Connection) => {
+                Some(Does::Ends)
+            }
+            (fault, _) if fault.is_of_member() => (!promise.failover).then_some(Does::Ends),
             _ => None,
         }
     }
@@ -41,12 +44,19 @@ struct Effect {
     struck: u64,
     /// What is asked for from then on is not affected.
     until: u64,
+    /// A server that is stopped or parted from the others may still grant, until it is back.
+    grants_on: bool,
 }
 
 impl Effect {
     fn of(struck: &Struck, promise: &Promise) -> Option<Effect> {
         let does = Does::of(struck.fault, promise)?;
-        let at_once = does != Does::Unsettles && (struck.client.is_none() || does == Does::Kills);
+        let grants_on = matches!(
+            struck.fault,
+            Fault::LeaderStop | Fault::PartitionMinority | Fault::PartitionMajority
+        );
+        let of_service = struck.client.is_none() && !grants_on;
+        let at_once = does != Does::Unsettles && (of_service || does == Does::Kills);
         Some(Effect {
             does,
             from: struck.from_ns,
@@ -55,6 +65,7 @@ impl Effect {
                 true => struck.struck_ns,
                 false => struck.over_ns.unwrap_or(NEVER),
             },
+            grants_on,
         })
     }
 }
@@ -195,7 +206,9 @@ impl<'a> Judge<'a> {
             ends.sure = ends.sure.min(effect.from);
             let (end, at) = match effect.does {
                 Does::Kills => (&mut ends.hard, effect.struck),
-                Does::Ends if hold.granted <= effect.from => (&mut ends.outside, effect.struck),
+                Does::Ends if effect.grants_on || hold.granted <= effect.from => {
+                    (&mut ends.outside, effect.struck.max(hold.granted))
+                }
                 // What ends holds may have struck before the grant, or after it.
                 Does::Ends | Does::Unsettles => (&mut ends.unsettled, effect.from),
             };

@@ -89,6 +89,7 @@ impl<'a> Free<'a> {
             // TCP sends again at the latest after as long again as it has sent in vain.
             let reached = over.saturating_add(over.saturating_sub(struck.from_ns));
             match struck.client {
+                None if struck.fault.parts_hosts() => outages.push((struck.from_ns, reached)),
                 None => outages.push((struck.from_ns, over)),
                 Some(client) if struck.fault != Fault::Kill => {
                     halted

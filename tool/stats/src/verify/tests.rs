@@ -102,6 +102,10 @@ fn planted() -> Vec<Planted> {
     let plain = || facts(Process, None, &[]);
     let leased = || facts(Lease, Some(100), &[]);
     let struck = |belongs, fault, client| facts(belongs, None, &[(fault, client, [40, 45, 60])]);
+    let survives = |mut facts: Facts| {
+        facts.promise.failover = true;
+        facts
+    };
     // The second is granted before, while and after something strikes.
     let [before, between, after] = [
         "1 ask 0, 1 granted 1, 2 ask 2, 2 granted 39",
@@ -135,6 +139,12 @@ fn planted() -> Vec<Planted> {
         ("not yet cut", struck(Connection, Fault::CutFrom, Some(1)), before, OVERLAP),
         ("a cut, and a lease", struck(Lease, Fault::Cut, Some(1)), after, OVERLAP),
         ("the server was killed", struck(Lease, Fault::ServerKill, None), after, OUTSIDE),
+        ("the leader was killed", struck(Lease, Fault::LeaderKill, None), after, OUTSIDE),
+        ("the leader stood apart", struck(Lease, Fault::PartitionMinority, None), after, OUTSIDE),
+        ("it granted while it stood apart", struck(Lease, Fault::PartitionMinority, None), "1 ask 46, 1 granted 50, 2 ask 51, 2 granted 55", OUTSIDE),
+        ("the new leader granted", struck(Lease, Fault::LeaderKill, None), "1 ask 46, 1 granted 50, 2 ask 51, 2 granted 55", OVERLAP),
+        ("failover was promised", survives(struck(Lease, Fault::LeaderKill, None)), after, OVERLAP),
+        ("a silent connection was cut", struck(Connection, Fault::IdleCut, Some(1)), after, OUTSIDE),
         ("the server was stopped", struck(Lease, Fault::ServerStop, None), after, OVERLAP),
         ("its clock was set", struck(Lease, Fault::Clock, None), after, OVERLAP),
         ("granted before the wipe, or after it", struck(Lease, Fault::ServerWipe, None), "1 ask 0, 1 granted 50, 2 ask 51, 2 granted 55", UNDECIDED),

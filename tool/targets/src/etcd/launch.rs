@@ -2,7 +2,7 @@
 
 use super::server::status;
 use crate::prelude::*;
-use crate::program::free_ports;
+use crate::program::{Leads, free_ports};
 
 pub(super) static PROGRAM: Program = Program {
     file: "etcd",
@@ -47,7 +47,8 @@ impl LaunchRecipe for Launch {
 
     fn arguments(&self, ground: &Ground) -> Words {
         let here = format!("http://{}", ground.address());
-        let heard = |number: usize| format!("http://127.0.0.1:{}", self.ports[number]);
+        let heard =
+            |number: usize| format!("http://{}:{}", ground.host_of(number), self.ports[number]);
         let each = (0..self.ports.len()).map(|nth| format!("member{nth}={}", heard(nth)));
         let all: Vec<String> = each.collect();
         let peers = heard(self.number);
@@ -60,6 +61,17 @@ impl LaunchRecipe for Launch {
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster={}", all.join(",")),
         ]
+    }
+
+    fn leads(&self) -> Option<Leads> {
+        Some(|address, _| {
+            let address = Address::Tcp(address.to_owned());
+            let told = status(&address, &Credentials::default());
+            told.is_ok_and(|told| {
+                let own = told.header.map(|header| header.member_id);
+                own == Some(told.leader)
+            })
+        })
     }
 
     fn ready(&self, ground: &Ground) -> Result<()> {

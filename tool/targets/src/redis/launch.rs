@@ -3,7 +3,7 @@
 //! group gets another primary.
 
 use crate::prelude::*;
-use crate::program::{free_ports, secret};
+use crate::program::{Leads, free_ports, secret};
 use crate::remote::info_text;
 use jostle_resp::value::Value;
 
@@ -65,8 +65,8 @@ impl Launch {
     }
 
     /// Where the others reach a member: `HOST PORT`.
-    fn place(&self, number: usize) -> String {
-        format!("127.0.0.1 {}", self.ports[number])
+    fn place(&self, ground: &Ground, number: usize) -> String {
+        format!("{} {}", ground.host_of(number), self.ports[number])
     }
 
     fn servers(&self) -> usize {
@@ -80,11 +80,12 @@ impl Launch {
     /// What a member is told beside the settings of all: how to be the primary, a replica, or a
     /// Sentinel. Replicas get what the primary has over the network alone, at once. Sentinels
     /// know the others from the start, as from an earlier life: to find them takes ten seconds.
-    fn own(&self, secret: &str) -> String {
+    fn own(&self, ground: &Ground) -> String {
         if self.ports.is_empty() {
             return String::new();
         }
-        let (name, servers, primary) = (Self::NAME, self.servers(), self.place(0));
+        let (name, servers, secret) = (Self::NAME, self.servers(), &ground.secret);
+        let primary = self.place(ground, 0);
         let id = |number: usize| format!("{number:040x}");
         if self.number < servers {
             let follows = match self.number {
@@ -97,7 +98,7 @@ impl Launch {
             );
         }
         let other = |other: usize| {
-            let place = self.place(other);
+            let place = self.place(ground, other);
             match other < servers {
                 true => format!("sentinel known-replica {name} {place}\n"),
                 false => format!("sentinel known-sentinel {name} {place} {}\n", id(other)),
@@ -155,7 +156,7 @@ impl LaunchRecipe for Launch {
             "bind {host}\nport {port}\nrequirepass {secret}\nmaxclients {}\nsave \"\"\n\
              appendonly no\n{}",
             self.connections,
-            self.own(secret)
+            self.own(ground)
         );
         vec![(SETTINGS, settings)]
     }
@@ -164,6 +165,16 @@ impl LaunchRecipe for Launch {
         let mut words = vec![text(&ground.directory.join(SETTINGS))];
         words.extend(self.is_sentinel().then(|| "--sentinel".to_owned()));
         words
+    }
+
+    fn leads(&self) -> Option<Leads> {
+        let leads: Leads = |address, secret| {
+            let login = Login::of_launched(address.to_owned(), None, secret);
+            let told = Client::admitted(&login)
+                .and_then(|mut client| client.ask(&[b"INFO", b"replication"]));
+            told.is_ok_and(|told| info_text(&told, "role") == Some("master"))
+        };
+        (!self.is_sentinel()).then_some(leads)
     }
 
     fn ready(&self, ground: &Ground) -> Result<()> {

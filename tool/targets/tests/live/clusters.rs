@@ -146,6 +146,8 @@ fn a_lease_is_as_long_as_etcd_grants_it() {
     let ground = Ground {
         program: recipe.program().find().unwrap(),
         directory: place.path().to_owned(),
+        cluster: Vec::new(),
+        place: 0,
         port: free_port().unwrap(),
         secret: String::new(),
     };

@@ -52,6 +52,9 @@ pub struct RecoverData {
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
     pub returned_ns: Option<u64>,
+    /// After so long the server asks the owner's host whether it lives, where its connection is
+    /// lost for good; 0: never.
+    pub keepalive_s: Option<u64>,
     /// The time taken from the next owner and the service until they had granted.
     pub delays: Option<Delays>,
     /// From the first fork until all were ready.

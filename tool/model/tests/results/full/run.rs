@@ -491,6 +491,8 @@ fn recovery() -> Recovery {
         lease_step_ns: Some(1),
         leased_at_ns: Some(1),
         struck: Some(Struck::Program),
+        promised: Some(true),
+        keepalive_s: Some(1),
         struck_at_ns: 1,
         struck_by_ns: 1,
         returned_at_ns: Some(1),

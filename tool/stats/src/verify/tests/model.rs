@@ -8,7 +8,7 @@ use jostle_model::plan::Fault;
 use jostle_model::record::Belongs;
 
 const LENGTH: u64 = 150;
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 12] = [
     Fault::Kill,
     Fault::Stop,
     Fault::Cut,
@@ -18,7 +18,13 @@ const FAULTS: [Fault; 9] = [
     Fault::CutFrom,
     Fault::ServerWipe,
     Fault::Clock,
+    Fault::LeaderKill,
+    PARTED,
+    Fault::IdleCut,
 ];
+
+/// During this fault a server may still grant.
+const PARTED: Fault = Fault::PartitionMinority;
 
 /// A history of clients that are granted what they ask for whoever has it, in nanoseconds.
 fn random(rng: &mut Rng) -> (Facts, Vec<Entry>) {
@@ -32,9 +38,10 @@ fn random(rng: &mut Rng) -> (Facts, Vec<Entry>) {
     facts.promise.lease_ns = (rng.below(3) > 0).then(|| 10 + rng.below(20));
     facts.promise.lease_step_ns = (rng.below(2) > 0).then_some(2);
     facts.promise.restart = rng.below(2) > 0;
+    facts.promise.failover = rng.below(2) > 0;
     facts.ended_ns = LENGTH - 10;
     for _ in 0..rng.below(7) {
-        let fault = FAULTS[rng.below(9) as usize];
+        let fault = FAULTS[rng.below(12) as usize];
         let from_ns = rng.below(LENGTH);
         let struck_ns = from_ns + rng.below(4);
         let over_ns = (rng.below(4) > 0).then(|| struck_ns + rng.below(20));
@@ -227,7 +234,7 @@ impl Part {
             match does(facts, s) {
                 _ if s.fault == Fault::Kill && at >= s.struck_ns => return Is::Nothing,
                 Some(Is::Nothing) => between = true,
-                Some(Is::LeftOut) if self.from > s.from_ns => open = true,
+                Some(Is::LeftOut) if self.from > s.from_ns && s.fault != PARTED => open = true,
                 Some(Is::LeftOut) if at < s.struck_ns => between = true,
                 Some(Is::LeftOut) => left_out = true,
                 _ => open = true,
@@ -243,14 +250,20 @@ impl Part {
 
 /// What becomes of a hold that this strikes; None: nothing.
 fn does(facts: &Facts, s: &Struck) -> Option<Is> {
-    use Fault::{Cut, CutFrom, CutTo, Kill, ServerKill, ServerWipe};
+    use Fault::{Cut, CutFrom, CutTo, IdleCut, Kill, LeaderKill};
+    use Fault::{ServerKill, ServerWipe};
     let (belongs, restart) = (facts.promise.belongs, facts.promise.restart);
     match belongs {
         _ if s.fault == Kill => Some(Is::Nothing),
         Belongs::Unknown => Some(Is::Open),
         Belongs::Process => None,
         _ if s.fault == ServerWipe || (s.fault == ServerKill && !restart) => Some(Is::LeftOut),
-        Belongs::Connection if [Cut, CutTo, CutFrom].contains(&s.fault) => Some(Is::LeftOut),
+        Belongs::Connection if [Cut, CutTo, CutFrom, IdleCut].contains(&s.fault) => {
+            Some(Is::LeftOut)
+        }
+        _ if [LeaderKill, PARTED].contains(&s.fault) => {
+            (!facts.promise.failover).then_some(Is::LeftOut)
+        }
         _ => None,
     }
 }
@@ -259,7 +272,7 @@ fn does(facts: &Facts, s: &Struck) -> Option<Is> {
 fn until(facts: &Facts, s: &Struck) -> u64 {
     match does(facts, s) {
         None => 0,
-        Some(Is::LeftOut) if s.client.is_none() => s.struck_ns,
+        Some(Is::LeftOut) if s.client.is_none() && s.fault != PARTED => s.struck_ns,
         Some(Is::Nothing) => s.struck_ns,
         Some(_) => s.over_ns.unwrap_or(u64::MAX),
     }
