@@ -48,6 +48,7 @@ fn the_recorded_histories_have_the_figures_that_stand_beside_them() {
             returned_ns: own.returned_at_ns,
             delays: own.delays,
             may_lapse: trial.cell.starts_with("pipe"),
+            promised: None,
             history: &history,
         });
         assert_eq!(again, *own, "{} after {}", trial.cell, trial.fault);
