@@ -318,10 +318,9 @@ fn sentences(output: &str) -> Vec<String> {
 }
 
 fn quoted(sentence: &str) -> String {
-    let sentence = sentence
-        .split_once("   ")
-        .map_or(sentence, |(_, said)| said);
-    let words = spaced(sentence);
+    let label = sentence.split_once("  ");
+    let label = label.filter(|(label, _)| label.len() < LABEL);
+    let words = spaced(label.map_or(sentence, |(_, said)| said));
     match words.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("\"{} ...\"", words[..end].trim_end()),
         None => format!("\"{words}\""),

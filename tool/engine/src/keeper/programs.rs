@@ -145,11 +145,12 @@ impl Site<'_> {
         recipes: &[&dyn LaunchRecipe],
         mut started: impl FnMut(Started),
     ) -> Result<Vec<Launched>, SetupError> {
-        let hosts: Vec<usize> = hosts(recipes).collect();
-        let hosts = self.switch.map_or(&[][..], |_| &hosts[..]);
+        // The others share the hosts of those that can lead, as a Sentinel stands beside a Redis.
+        let hosts = (0..recipes.len()).map(|place| place % members(recipes).max(1));
+        let hosts: Vec<usize> = hosts.filter(|_| self.switch.is_some()).collect();
         let all = recipes.iter().enumerate();
         let begun: Vec<Begun> = all
-            .map(|(place, recipe)| self.begin(*recipe, (place, hosts), &mut started))
+            .map(|(place, recipe)| self.begin(*recipe, (place, &hosts), &mut started))
             .collect::<Result<_, _>>()?;
         for (recipe, begun) in recipes.iter().zip(&begun) {
             self.until_ready(*recipe, begun)
@@ -337,14 +338,7 @@ impl Site<'_> {
     }
 }
 
-/// The host of each recipe of a cluster: those that can lead have one each, and the others share
-/// these in turn, as a Redis Sentinel stands beside a Redis.
-fn hosts(recipes: &[&dyn LaunchRecipe]) -> impl Iterator<Item = usize> {
-    let members = members(recipes);
-    (0..recipes.len()).map(move |place| place % members.max(1))
-}
-
-/// How many of them can lead.
+/// How many servers of a cluster can lead it.
 pub(super) fn members(recipes: &[&dyn LaunchRecipe]) -> usize {
     let can_lead = recipes.iter().filter(|recipe| recipe.leads().is_some());
     can_lead.count()

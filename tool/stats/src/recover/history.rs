@@ -520,34 +520,34 @@ mod tests {
     #[test]
     fn a_second_owner_after_the_loss_of_a_server_is_judged_by_the_promise() {
         use Fault::{HostGone, LeaderKill, LeaderStop, PartitionMinority};
-        let of = |fault, promised, struck, [first, second]: [u64; 2]| {
+        let of = |fault, promised, granted: [u64; 2]| {
             let history = and([
-                event(first, 1, What::Granted),
-                event(second, 2, What::Granted),
+                event(granted[0], 1, What::Granted),
+                event(granted[1], 2, What::Granted),
                 event(2_000, 1, What::Release),
             ]);
-            found(&Seen {
+            let struck = match promised {
+                Some(_) => Some(Struck::Member),
+                None => Some(Struck::Worker),
+            };
+            let (recovery, exclusion) = found(&Seen {
                 promised,
                 struck,
                 ..seen(fault, true, &history)
-            })
-        };
-        let twice = |fault, promised, granted| {
-            let struck = Some(Struck::Member);
-            of(fault, Some(promised), struck, granted).1.violations
+            });
+            (exclusion.violations, recovery.two_believed_ns.is_some())
         };
         for fault in [LeaderKill, PartitionMinority, LeaderStop, HostGone] {
-            assert_eq!(twice(fault, true, [500, 2_100]), 1, "{fault}");
-            assert_eq!(twice(fault, false, [500, 2_100]), 0, "{fault}");
+            assert_eq!(of(fault, Some(true), [500, 2_100]).0, 1, "{fault}");
+            assert_eq!(of(fault, Some(false), [500, 2_100]).0, 0, "{fault}");
             // The lease was over.
-            assert_eq!(twice(fault, true, [1_001, 2_100]), 0, "{fault}");
+            assert_eq!(of(fault, Some(true), [1_001, 2_100]).0, 0, "{fault}");
         }
         // Nobody lost anything that was granted after the server was dead.
-        assert_eq!(twice(LeaderKill, false, [500, 600]), 1);
-        assert_eq!(twice(PartitionMinority, false, [500, 600]), 0);
-        // The host of the owner, which is dead, and believes nothing.
-        let gone = of(HostGone, None, Some(Struck::Worker), [500, 2_100]);
-        assert_eq!((gone.1.violations, gone.0.two_believed_ns), (0, None));
+        assert_eq!(of(LeaderKill, Some(false), [500, 600]).0, 1);
+        assert_eq!(of(PartitionMinority, Some(false), [500, 600]).0, 0);
+        // An owner whose host has gone is dead.
+        assert_eq!(of(HostGone, None, [500, 2_100]), (0, false));
     }
 
     #[test]

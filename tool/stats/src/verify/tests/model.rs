@@ -19,12 +19,9 @@ const FAULTS: [Fault; 12] = [
     Fault::ServerWipe,
     Fault::Clock,
     Fault::LeaderKill,
-    PARTED,
+    Fault::PartitionMinority,
     Fault::IdleCut,
 ];
-
-/// During this fault a server may still grant.
-const PARTED: Fault = Fault::PartitionMinority;
 
 /// A history of clients that are granted what they ask for whoever has it, in nanoseconds.
 fn random(rng: &mut Rng) -> (Facts, Vec<Entry>) {
@@ -234,7 +231,11 @@ impl Part {
             match does(facts, s) {
                 _ if s.fault == Fault::Kill && at >= s.struck_ns => return Is::Nothing,
                 Some(Is::Nothing) => between = true,
-                Some(Is::LeftOut) if self.from > s.from_ns && s.fault != PARTED => open = true,
+                Some(Is::LeftOut)
+                    if self.from > s.from_ns && s.fault != Fault::PartitionMinority =>
+                {
+                    open = true
+                }
                 Some(Is::LeftOut) if at < s.struck_ns => between = true,
                 Some(Is::LeftOut) => left_out = true,
                 _ => open = true,
@@ -250,8 +251,7 @@ impl Part {
 
 /// What becomes of a hold that this strikes; None: nothing.
 fn does(facts: &Facts, s: &Struck) -> Option<Is> {
-    use Fault::{Cut, CutFrom, CutTo, IdleCut, Kill, LeaderKill};
-    use Fault::{ServerKill, ServerWipe};
+    use Fault::{Cut, CutFrom, CutTo, IdleCut, Kill, ServerKill, ServerWipe};
     let (belongs, restart) = (facts.promise.belongs, facts.promise.restart);
     match belongs {
         _ if s.fault == Kill => Some(Is::Nothing),
@@ -261,9 +261,7 @@ fn does(facts: &Facts, s: &Struck) -> Option<Is> {
         Belongs::Connection if [Cut, CutTo, CutFrom, IdleCut].contains(&s.fault) => {
             Some(Is::LeftOut)
         }
-        _ if [LeaderKill, PARTED].contains(&s.fault) => {
-            (!facts.promise.failover).then_some(Is::LeftOut)
-        }
+        _ if s.fault.is_of_member() && !facts.promise.failover => Some(Is::LeftOut),
         _ => None,
     }
 }
@@ -272,7 +270,9 @@ fn does(facts: &Facts, s: &Struck) -> Option<Is> {
 fn until(facts: &Facts, s: &Struck) -> u64 {
     match does(facts, s) {
         None => 0,
-        Some(Is::LeftOut) if s.client.is_none() && s.fault != PARTED => s.struck_ns,
+        Some(Is::LeftOut) if s.client.is_none() && s.fault != Fault::PartitionMinority => {
+            s.struck_ns
+        }
         Some(Is::Nothing) => s.struck_ns,
         Some(_) => s.over_ns.unwrap_or(u64::MAX),
     }
