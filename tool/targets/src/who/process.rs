@@ -19,6 +19,8 @@ use std::time::Duration;
 const BETWEEN: Duration = Duration::from_secs(1);
 /// Processes that a chain is followed through.
 const AT_MOST: usize = 64;
+/// Pairs of looks at most, until owners are the same in both.
+const PAIRS: usize = 4;
 
 /// A thread: its process, and its own number.
 type Thread = (u32, u32);
@@ -55,13 +57,30 @@ pub fn process(pid: u32, memory: bool) -> Told {
         let said = format!("{pid} is a thread, and no process; ps -L -p {pid} has its process");
         return Err(Refusal::Usage(said));
     }
-    let first = explore(pid, memory);
-    std::thread::sleep(BETWEEN);
-    let mut shown = explore(pid, memory);
+    let changed =
+        |before: &Node, node: &Node| before.pids() != node.pids() || before.owner != node.owner;
+    let again = || {
+        std::thread::sleep(BETWEEN);
+        explore(pid, memory)
+    };
+    let mut first = explore(pid, memory);
+    let mut shown = again();
+    // The kernel gives its list of locks in parts: beside many that come and go a look may miss one.
+    for _ in 1..PAIRS {
+        let mut nodes = shown.nodes.iter();
+        let is_changed = |(thread, node): (&Thread, &Node)| {
+            let before = first.nodes.get(thread);
+            before.is_some_and(|before| changed(before, node))
+        };
+        if !nodes.any(is_changed) {
+            break;
+        }
+        first = std::mem::replace(&mut shown, again());
+    }
     let all = shown.nodes.len();
     shown.nodes.retain(|thread, node| {
         let before = first.nodes.get(thread);
-        if before.is_some_and(|before| before.pids() != node.pids() || before.owner != node.owner) {
+        if before.is_some_and(|before| changed(before, node)) {
             node.wait.owners.clear();
             node.wait.note = Some("who has it changed between the looks".to_owned());
         }
