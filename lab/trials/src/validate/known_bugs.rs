@@ -4,29 +4,27 @@
 //! it was written before any was tried. What jostle printed is kept, and judged by a pure function of
 //! that text and of the file as it is now; so is the [`page`] that is made of both.
 
-use super::situations::Expression;
+use super::situations::{APART, Expression, played};
 use super::{Required, Row, Series};
 use anyhow::Context;
-use jostle_testbed::leash::Leash;
 use jostle_testbed::{packages, shell};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 const PACKAGES: &str = "redis-server mariadb-server postgresql pgbouncer zookeeper nginx-light \
                         apache2-utils wrk hey iproute2 gcc npm";
 
-/// After which all of a trial is ended: setting up, and a command of a minute.
-const PATIENCE_S: &str = "120";
 /// Bytes of an output that are kept.
 const KEPT: usize = 40_000;
 /// Characters of a sentence that are shown.
 const SHOWN: usize = 240;
 /// A closing line has a label before it, shorter than this.
 const LABEL: usize = 14;
+
+const FETCH: &str = r#"exec 2>&1 </dev/null; eval "$FETCH" && : >"$DIR/fetched""#;
 
 /// Sets up, and runs the command; shell.sh ends what is left.
 const SCRIPT: &str = r#"exec 2>&1 3<&0
@@ -151,37 +149,20 @@ impl Bug {
         let generators = ["bin", "python/bin"].map(|part| generators.join(part));
         let [compiled, python] = generators.each_ref().map(|path| path.display());
         let path = std::env::var("PATH").unwrap_or_default();
-        let bash = |before: &[&str], script: &str| {
-            let mut command = Command::new("timeout");
-            command
-                .args(["--foreground", "-k", "15", PATIENCE_S])
-                .args(before)
-                .args(["bash", "-c", script])
-                .current_dir(shell::root())
-                .env("PATH", format!("{programs}:{path}:{compiled}:{python}"))
-                .env("ROOT", shell::root())
-                .env("DIR", place.path())
-                .env("PLACE", place.path())
-                .env("SETUP", self.setup.as_deref().unwrap_or(":"))
-                .env("COMMAND", &self.command)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null());
-            let mut leash = Leash::start(&mut command)?;
-            let mut log = Vec::new();
-            let mut stdout = leash.stdout().context("no output")?;
-            stdout.read_to_end(&mut log)?;
-            anyhow::Ok(String::from_utf8_lossy(&log).into_owned())
-        };
-        let fetch = self.fetch.as_deref().unwrap_or(":");
-        let fetched = bash(
-            &[],
-            &format!("exec 2>&1 </dev/null; {fetch} && : >$PLACE/fetched"),
-        )?;
+        let path = format!("{programs}:{path}:{compiled}:{python}");
+        let variables = [
+            ("PATH", path.as_str()),
+            ("PLACE", &place.path().display().to_string()),
+            ("FETCH", self.fetch.as_deref().unwrap_or(":")),
+            ("SETUP", self.setup.as_deref().unwrap_or(":")),
+            ("COMMAND", &self.command),
+        ];
+        let fetched = played(&[], FETCH, place.path(), &variables)?;
         let there = |name: &str| fs::read(place.path().join(name)).ok();
         if there("fetched").is_none() {
             return Ok(self.failed(fetched));
         }
-        let log = bash(&["unshare", "--net", "--mount", "--ipc"], SCRIPT)?;
+        let log = played(APART, SCRIPT, place.path(), &variables)?;
         let text = |name: &str| {
             let bytes = there(name).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
@@ -232,13 +213,14 @@ fn page(bugs: &[Bug], trials: &[Trial]) -> String {
     let count = |wanted| answers.iter().filter(|one| **one == wanted).count();
     let mut text = format!(
         "# Is this bug known, and does jostle find it?\n\n\
-         Of {} public reports jostle answered {} as expected and {} wrongly; in {} it named no cause. \
+         jostle answered {} of {} public reports as expected and {} wrongly; for {} it named no cause. \
          Commands and expected answers were \
-         [written](../trials/known-bugs/bugs.toml) before any was tried. `cargo xtask validate \
+         [written](../trials/known-bugs/bugs.toml) before any was tried; rows that were changed later say \
+         so. `cargo xtask validate \
          known-bugs --save FILE` tries them, and makes this page of what was recorded \
          (`validate-known-bugs.jsonl`).\n",
-        answers.len(),
         count(Answer::Right),
+        answers.len(),
         count(Answer::Wrong),
         answers.len() - count(Answer::Right) - count(Answer::Wrong),
     );

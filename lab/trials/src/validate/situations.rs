@@ -23,7 +23,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// After which everything is ended; no situation takes half of it.
-const PATIENCE_S: &str = "90";
+const PATIENCE_S: &str = "120";
+/// Before a script that has namespaces of its own.
+pub(super) const APART: &[&str] = &["unshare", "--net", "--mount", "--ipc"];
 
 const NONE: Required = Required::AtMost(0.0);
 
@@ -116,27 +118,40 @@ fn directory() -> PathBuf {
     shell::root().join("lab/trials/situations")
 }
 
+/// A script for bash, with these variables, $DIR and $ROOT, behind these words; what it printed. It
+/// ends with this program.
+pub(super) fn played(
+    before: &[&str],
+    script: &str,
+    directory: &Path,
+    variables: &[(&str, &str)],
+) -> anyhow::Result<String> {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--foreground", "-k", "15", PATIENCE_S])
+        .args(before)
+        .args(["bash", "-c", script])
+        .current_dir(shell::root())
+        .env("ROOT", shell::root())
+        .env("DIR", directory)
+        .envs(variables.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut leash = Leash::start(&mut command)?;
+    let mut log = Vec::new();
+    let mut stdout = leash.stdout().context("no output")?;
+    stdout.read_to_end(&mut log)?;
+    Ok(String::from_utf8_lossy(&log).into_owned())
+}
+
 impl Situation {
     fn run(&self, jostle: &Path) -> anyhow::Result<Trial> {
         packages::ensure(&self.needs.iter().map(String::as_str).collect::<Vec<_>>())?;
         let place = tempfile::Builder::new().prefix("situation-").tempdir()?;
         let began = Instant::now();
-        let mut command = Command::new("timeout");
-        command
-            .args(["--foreground", "-k", "15", PATIENCE_S])
-            .args(["unshare", "--net", "--mount", "--ipc", "bash", "-c"])
-            .arg(self.script())
-            .env("ROOT", shell::root())
-            .env("DIR", place.path())
-            .env("JOSTLE", jostle)
-            .env("AT_S", self.at.to_string())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut leash = Leash::start(&mut command)?;
-        let mut log = String::new();
-        let mut stdout = leash.stdout().context("no output")?;
-        stdout.read_to_string(&mut log)?;
-        drop(leash);
+        let (program, at) = (jostle.display().to_string(), self.at.to_string());
+        let variables = [("JOSTLE", &*program), ("AT_S", &*at)];
+        let log = played(APART, &self.script(), place.path(), &variables)?;
         let text = |name: &str| {
             let bytes = fs::read(place.path().join(name)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()

@@ -337,7 +337,8 @@ fn both_wait(window: &Window<'_>, generator: Busy<'_>, server: Option<Busy<'_>>)
     let watched = window.watched;
     let harmed = |side: Option<&Side>, busy: Option<Busy<'_>>| {
         let (side, busy) = side.zip(busy)?;
-        harm(window, side, busy).filter(|harm| busy.cpu < ROOM && *harm >= HARMED)
+        let is_free = busy.cpu < ROOM && window.throttled(side) < STILL;
+        harm(window, side, busy).filter(|harm| is_free && *harm >= HARMED)
     };
     let of_generator = harmed(Some(&watched.generator), Some(generator));
     let of_server = harmed(watched.server.as_ref(), server);
@@ -345,7 +346,8 @@ fn both_wait(window: &Window<'_>, generator: Busy<'_>, server: Option<Busy<'_>>)
 }
 
 /// The busiest thread of a side that is bound to CPUs waits for one for longer than other programs
-/// and the side's other threads ran: the other side did, which is bound to the same CPUs.
+/// and the side's other threads ran: the other side did, which is bound to the same CPUs. What a
+/// quota keeps from running waits too, on any CPUs.
 fn same_cpus(
     window: &Window<'_>,
     generator: Option<Busy<'_>>,
@@ -360,13 +362,13 @@ fn same_cpus(
     let others = window
         .others(machine)
         .filter(|_| sides.iter().all(is_bound))?;
-    let waits = |busy: &Busy<'_>, own: f64, other: f64| {
-        let waited = busy.queued - others - (own - busy.cpu);
+    let waits = |busy: &Busy<'_>, own: usize| {
+        let waited = busy.queued - others - (used[own] - busy.cpu);
         let is_it = busy.share() >= BUSY && busy.cpu < ROOM && waited >= QUEUED;
-        is_it && other >= ROOM * waited
+        is_it && used[1 - own] >= ROOM * waited && window.throttled(sides[own]) < STILL
     };
-    let server = server.filter(|busy| waits(busy, used[1], used[0]));
-    let busy = server.or_else(|| generator.filter(|busy| waits(busy, used[0], used[1])))?;
+    let server = server.filter(|busy| waits(busy, 1));
+    let busy = server.or_else(|| generator.filter(|busy| waits(busy, 0)))?;
     Some(State::new(Limit::Machine, words::same_cpus(busy, used)))
 }
 

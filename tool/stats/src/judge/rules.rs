@@ -51,7 +51,7 @@ rules! {
     "ports": |seen| waits::for_ports(seen.window);
         "a generator that is busy trying; one look without a port"
     "same CPUs": |seen| same_cpus(seen.window, seen.generator, seen.server);
-        "another program that ran meanwhile; the side's own threads"
+        "another program that ran meanwhile; the side's own threads; a quota"
     "generator busy": |seen| busy_generator(seen.window, seen.generator, seen.server, seen.is_held[0]);
         "a busy server where requests lie unread, while the generator is never late"
     "server limited": |seen| limited_server(seen.window, seen.server);

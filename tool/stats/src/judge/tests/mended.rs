@@ -250,6 +250,11 @@ fn sides_that_wait_for_the_same_cpu_are_limited_by_the_machine() {
     let same = "are bound to the same CPUs";
     one_cpu([0.47, 0.52], [0.35, 0.45], 0.01).is(Limit::Machine, same);
     one_cpu([0.56, 0.40], [0.42, 0.4], 0.01).is(Limit::Machine, same);
+    // A quota keeps the server from running, on a CPU of its own.
+    let by_quota = one_cpu([0.6, 0.2], [0.05, 0.75], 0.01).with(|run| {
+        server(run).throttled_s = Some(column(0.75));
+    });
+    by_quota.is(Limit::Server, "quota");
     // Whoever waits for others alone.
     one_cpu([0.56, 0.36], [0.4, 0.33], 0.96).is(Limit::Machine, "while other programs used");
     one_cpu([0.5, 0.2], [0.48, 0.05], 0.96).is(Limit::Generator, "busy for 98 %");

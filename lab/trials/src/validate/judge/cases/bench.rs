@@ -207,7 +207,12 @@ pub(super) fn run(bench: &Bench, case: &Case) -> anyhow::Result<Watched> {
     });
     drop(hog);
     std::fs::write(RANGE, ports)?;
-    watched.map(|(_, watched)| watched)
+    let (_, mut watched) = watched?;
+    // Records do not tell where the repository is.
+    let root = format!("{}/", shell::root().display());
+    let words = watched.command.iter_mut();
+    words.for_each(|word| *word = word.replace(&root, ""));
+    Ok(watched)
 }
 
 /// Disturbs a side in mid-run.
