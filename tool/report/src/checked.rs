@@ -148,7 +148,7 @@ fn unseen(points: &[PointSummary<'_>]) -> Option<String> {
         .filter_map(|point| Some(point.own_cost?.added_ns));
     let longest = added.reduce(f64::max).filter(|ns| *ns > 0.0)?;
     Some(format!(
-        "one shorter than {} would not be seen",
+        "an overlap of less than {} would not be seen",
         time(longest)
     ))
 }
@@ -411,8 +411,8 @@ mod tests {
     fn acquisitions_are_counted_over_all_runs() {
         let said = checked_text(&made::set());
         // 6 runs of 4725 + 4000 + 4725 + 4500
-        let safe =
-            "107,700 acquisitions checked, no overlap; one shorter than 132 ns would not be seen. ";
+        let safe = "107,700 acquisitions checked, no overlap; an overlap of less than 132 ns would not be \
+             seen. ";
         assert!(said.starts_with(safe), "{said}");
         assert!(said.contains("An overlap shows while the owner is inside: 1.0 ms (median). "));
     }

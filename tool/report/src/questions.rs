@@ -1,9 +1,10 @@
-//! Ten questions that pages of lab/record must answer by their title and first figure alone: no
-//! later title may lose the words of an answer. They were chosen with the titles in view. Titles and
-//! a question were changed after the first of two readers who had seen neither code nor program;
-//! the second answered ten of ten, nine of them surely.
+//! Ten questions that pages of lab/record must answer by their title and first figure alone, and ten
+//! that the terminal must answer: no later wording may lose the words of an answer. The former were
+//! chosen with the titles in view. Titles and a question were changed after the first of two readers
+//! who had seen neither code nor program; the second answered ten of ten, nine of them surely. Of the
+//! latter two such readers answered five and six surely; the sentences were then changed.
 
-use crate::{html, read_from};
+use crate::{ResultSet, html, read_from, render};
 use std::path::Path;
 
 /// Question, record, which of its experiments, words of the answer.
@@ -18,6 +19,19 @@ How long does a lock stay taken when its owner is killed? | recover-zookeeper | 
 Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The server of redis uses | lockd 453 ns | redis 2.7 us
 Which of the two answers faster when two workers ask for one lock after another? | old | 2 | p99 time to acquire | lockd 28 us | redis 1.1 ms
 Which of flock, fcntl and sysv is the fairest? | lockscale | 1 | flock 3 to 18 (varied as by lot) | sysv 9 to 10 (in order)";
+
+/// The same for what a terminal shows.
+const IN_A_TERMINAL: &str = "\
+Which of flock and sysv serves its workers more evenly? | default | 1 | The order of service differs | (in order)
+Is one of the two faster, and what would show it? | default | 1 | a hold of 1 ms allows 1,000 locks/s at most | -b 0 -i 0
+Which service does most with 100 clients, and by how much? | services | 1 | lockd did | the second best
+Why has a service no figures, and what should one do? | services | 1 | nothing bounds the undisturbed figure (--wait-quiet 60s)
+Is one service faster with 1,000 clients, and how sure is that? | services | 2 | the locks/s of redis with 1,000 workers | 1 run, not tested
+What does a held lock take of the server's memory? | services | 3 | The server's memory for each held lock: lockd 80 bytes
+How soon is a lock granted again after a fault? | services | 4 | Worst case: lockd 20 ms (server killed), redis 1.9 s (owner killed)
+From how many connections on is connect() slow, why, and how is that avoided? | connect-20k | 1 | Cliff | Why | Avoid
+Were three weak generators the limit, or the server? | cern | 1 | With 3 and 6 generators the generators were the limit
+Did two clients own the lock after its leader was killed? | failover | 1 | no two entitled owners";
 
 /// The title, and of the first figure the title and the labels.
 fn first_sight(page: &str) -> String {
@@ -50,8 +64,20 @@ fn first_sight(page: &str) -> String {
 
 #[test]
 fn the_title_and_the_first_figure_of_each_page_answer_its_question() {
-    assert_eq!(QUESTIONS.lines().count(), 10);
-    for row in QUESTIONS.lines() {
+    are_answered(QUESTIONS, |sets| first_sight(&html(sets)));
+}
+
+#[test]
+fn the_terminal_answers_its_questions() {
+    are_answered(IN_A_TERMINAL, |sets| {
+        let words = render("table", sets);
+        words.split_whitespace().collect::<Vec<_>>().join(" ")
+    });
+}
+
+fn are_answered(questions: &str, shown: fn(&[ResultSet]) -> String) {
+    assert_eq!(questions.lines().count(), 10);
+    for row in questions.lines() {
         let cells: Vec<&str> = row.split(" | ").collect();
         let [question, record, experiment, words @ ..] = &cells[..] else {
             panic!("{row}")
@@ -60,7 +86,7 @@ fn the_title_and_the_first_figure_of_each_page_answer_its_question() {
         let text = std::fs::read_to_string(folder.join(format!("{record}.jsonl"))).unwrap();
         let sets = read_from(&mut text.as_bytes(), record).unwrap();
         let nth: usize = experiment.parse().unwrap();
-        let seen = first_sight(&html(&sets[nth - 1..nth]));
+        let seen = shown(&sets[nth - 1..nth]);
         assert!(!words.is_empty(), "{row}");
         for word in words {
             assert!(seen.contains(word), "{question}: no {word} in {seen}");

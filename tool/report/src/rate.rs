@@ -77,13 +77,13 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     )];
     if all.dropped_at_end > 0 {
         said.push(format!(
-            "Of those dropped {} still waited when a window closed.",
+            "Of those dropped, {} still waited when a window closed.",
             counted(all.dropped_at_end, "request")
         ));
     }
     said.extend(
         open_loop::percentile(&runs, "canary_lag_ns", "p99")
-            .map(|late| format!("The canary woke {} late (p99).", time(late))),
+            .map(|late| format!("A process that only sleeps woke {} late (p99).", time(late))),
     );
     said
 }

@@ -2,7 +2,7 @@
 
 use crate::ResultSet;
 use crate::columns::{Column, TARGET, always, figure};
-use crate::format::{counted, each_once, time};
+use crate::format::{counted, each_once, grouped, time};
 use jostle_model::plan::Fault;
 use jostle_stats::recover::history::tokens_grow;
 use jostle_stats::recover::{Fraction, Summary};
@@ -109,9 +109,18 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         .filter_map(|run| Some(run.exclusion.as_ref()?.checked))
         .sum();
     let faults = set.runs.iter().filter(|p| p.recovery.is_some()).count() as u64;
+    let overlaps: u64 = set
+        .runs
+        .iter()
+        .filter_map(|run| Some(run.exclusion.as_ref()?.violations))
+        .sum();
     let mut said = vec![format!(
-        "{} checked for overlaps, {} struck while one owned and the others waited.",
+        "{} checked: {}; {} struck while one owned and the others waited.",
         counted(grants, "grant"),
+        match overlaps {
+            0 => "no two entitled owners".to_owned(),
+            some => format!("two entitled owners in {}", grouped(some)),
+        },
         counted(faults, "fault"),
     )];
     let anew = set.runs.iter().filter(|run| {
@@ -119,8 +128,8 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         grows == Some(false)
     });
     let anew = each_once(anew.map(|run| {
-        let fault = run.at.fault.map_or("", |fault| fault.as_str());
-        format!("{} after {fault}", run.target)
+        let fault = run.at.fault.map_or_else(String::new, struck);
+        format!("{} ({fault})", run.target)
     }));
     if !anew.is_empty() {
         said.push(format!(

@@ -178,18 +178,23 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let made = failed + set.runs.iter().map(|run| run.operations).sum::<u64>();
     let each: Vec<String> = codes
         .iter()
-        .map(|(code, count)| format!("{code} {} times", grouped(*count)))
+        .map(|(code, count)| format!("code {code}: {}", grouped(*count)))
         .collect();
     let share = match failed {
         0 => "all as expected".to_owned(),
         n => format!("{} not as expected", percent(n as f64 / made.max(1) as f64)),
     };
     let noun = noun(&set.experiment.plan);
+    // Codes are counted from the first request to the last, the others within the windows.
+    let outside = match codes.values().sum::<u64>() > made {
+        true => ", with those outside the windows",
+        false => "",
+    };
     let answered = match each.is_empty() {
         true => "none answered".to_owned(),
-        false => format!("answered {}", each.join(", ")),
+        false => format!("{}{outside}", each.join(", ")),
     };
-    let mut said = vec![format!("{}, {answered}: {share}.", counted(made, noun))];
+    let mut said = vec![format!("{}: {share} ({answered}).", counted(made, noun))];
     said.extend(null(set));
     said
 }

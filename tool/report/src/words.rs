@@ -165,7 +165,7 @@ words! {
     "Errors": "Errors that a process met again and again.";
     "Cost": "What a held lock costs in a minute, or one more connection.";
     "Memory": "What a held lock takes of the server's memory.";
-    "Promise": "Whether the lock kept its promise through the faults: the certificate, or the violations.";
+    "Promise": "What the lock promises, or whether it kept that through the faults: the certificate, or the violations.";
     "Judged by": "What the lock promises its owners. A fault may take away what it does not promise.";
     "Tried": "Which faults struck how often, how many of them while a client owned a lock, and which could not strike.";
     "Checked": "What was counted and compared.";

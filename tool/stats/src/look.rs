@@ -12,7 +12,7 @@ use crate::summary::PointSummary;
 const LEAST: f64 = 1.25;
 
 /// What chance does more often than not is no look.
-const MOST: f64 = 0.5;
+pub const MOST: f64 = 0.5;
 
 /// One target beside another, after few runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Look {
     /// Runs of the one that has fewer.
     pub runs: usize,
     /// How often chance alone parts the best and the worst of so many equal targets as far: no run
-    /// of one lies among those of the other.
+    /// of one lies among those of the other. Above [`MOST`] nothing is shown.
     pub chance: f64,
 }
 
@@ -42,12 +42,11 @@ pub fn look(
     };
     let runs = best.runs.min(worst.runs);
     let is_apart = low >= LEAST && high.is_finite();
-    let chance = is_apart.then(|| chance(targets, runs));
-    chance.filter(|chance| *chance <= MOST).map(|chance| Look {
+    is_apart.then(|| Look {
         low,
         high,
         runs,
-        chance,
+        chance: chance(targets, runs),
     })
 }
 

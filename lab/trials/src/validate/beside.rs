@@ -203,12 +203,13 @@ impl Sitting {
         Ok(())
     }
 
-    /// A session left alone: if others ran beside it, it is taken again. The sampler alone
-    /// decides, before anything is known of its figures.
+    /// A session left alone: if other programs ran beside it, it is taken again. The sampler alone
+    /// decides, before anything is known of its figures. What the hypervisor takes, it takes
+    /// beside plants as well, and no retry avoids it.
     fn control(&self, words: &str) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
         for _ in 1..CONTROL_TRIES {
             let session = self.session(words)?;
-            if session.0.worst <= judge::QUIET {
+            if session.0.foreign <= judge::QUIET {
                 return Ok(session);
             }
         }

@@ -4,14 +4,15 @@
 
 use super::{Values, View};
 use crate::compare::place;
-use crate::format::{each_once, grouped, range, significant, time};
+use crate::format::{counted, each_once, grouped, range, significant, time};
+use crate::recover::struck;
 use crate::requests::short;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
 use jostle_model::record::At;
 use jostle_stats::comparison::{Change, Compared, How, compare_figure};
 use jostle_stats::figures::{Better, FIGURES, Figure, Fold, OF_IDEAL, THROUGHPUT};
-use jostle_stats::look::{Look, look};
+use jostle_stats::look::{Look, MOST, look};
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
 
@@ -37,6 +38,8 @@ pub(crate) enum Order {
     Decided,
     /// Too few runs for a test, and their intervals lie apart.
     Looked(Look),
+    /// So few runs, of the one that has fewer, that chance alone parts them; they lie apart.
+    Untested(usize),
     /// A test decided that they are the same, within the threshold.
     Same,
     /// None of the above, and holds leave no room for a difference.
@@ -115,6 +118,7 @@ fn order(
         Change::Same => Order::Same,
         Change::Better => Order::Open(String::new()),
         Change::Undecided => match looked() {
+            Some(look) if look.chance > MOST => Order::Untested(look.runs),
             Some(look) => Order::Looked(look),
             None => Order::Open(why(&compared, best, worst)),
         },
@@ -241,7 +245,7 @@ impl Beside<'_, '_> {
                 let behind = |next: Look| {
                     let times = range(two(next.low), &two(next.high));
                     format!(
-                        "; {}, the next, is {times} times behind",
+                        "; {}, the second best, is {times} times behind the best",
                         short(self.ranked[1].0.target)
                     )
                 };
@@ -249,8 +253,12 @@ impl Beside<'_, '_> {
                 values.push(("next", self.next.map_or_else(String::new, behind)));
             }
             Order::Open(why) if !why.is_empty() => values.push(("why", format!(": {why}"))),
+            Order::Untested(runs) => {
+                values.push(("runs", format!("{}, ", counted(*runs as u64, "run"))))
+            }
             _ => values.push(("why", String::new())),
         }
+        values.push(("runs", String::new()));
         values
     }
 
@@ -272,10 +280,15 @@ impl Beside<'_, '_> {
                 now,
                 format!("No difference in {what}{{with}}, within 5 % ({{list}})."),
             ),
-            Order::Open(_) if self.is_plain() => {
-                (then, format!("{says}{{with}} ({{list}}; not tested)."))
+            Order::Untested(_) | Order::Open(_)
+                if self.is_plain() || matches!(self.order, Order::Untested(_)) =>
+            {
+                (
+                    then,
+                    format!("{says}{{with}} ({{list}}; {{runs}}not tested)."),
+                )
             }
-            Order::Open(_) => (
+            Order::Untested(_) | Order::Open(_) => (
                 now,
                 format!("No difference in {what} is shown{{with}} ({{list}}){{why}}."),
             ),
@@ -296,19 +309,16 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// `3 runs: an impression; by chance alone the best and the worst of 8 equal targets separate
-    /// like this in 30 of 100 cases`.
+    /// `3 runs: an impression; chance alone parts the best and the worst of 8 equal targets, by any
+    /// factor, in 30 of 100 cases`.
     fn looked(&self, look: &Look) -> String {
-        let runs = match look.runs {
-            1 => "1 run".to_owned(),
-            runs => format!("{runs} runs"),
-        };
+        let runs = counted(look.runs as u64, "run");
         let equal = match self.ranked.len() {
             2 => "two equal targets".to_owned(),
             n => format!("the best and the worst of {n} equal targets"),
         };
         format!(
-            "{runs}: an impression; by chance alone {equal} separate like this in {} of 100 cases",
+            "{runs}: an impression; chance alone parts {equal}, by any factor, in {} of 100 cases",
             percent_of(look.chance)
         )
     }
@@ -351,11 +361,12 @@ fn percent_of(chance: f64) -> u64 {
     ((100.0 * chance).round() as u64).max(1)
 }
 
-/// ` with 200 workers`; empty where nothing was swept.
+/// ` with 200 workers`, ` (owner killed)`; empty where nothing was swept.
 pub(super) fn with(at: At) -> String {
-    match place(at).as_str() {
-        "" => String::new(),
-        place => format!(" with {place}"),
+    match (at.fault, place(at).as_str()) {
+        (Some(fault), _) => format!(" ({})", struck(fault)),
+        (None, "") => String::new(),
+        (None, place) => format!(" with {place}"),
     }
 }
 

@@ -3,12 +3,12 @@
 
 use super::beside::{self, Order, beside, common, fairness, noun, printed, with};
 use super::growth::{self, DISJOINT};
-use super::{Values, View, capital, each};
+use super::{Values, View, capital, each, listed};
 use crate::format::{each_once, exact, grouped, percent, range};
 use crate::requests::short;
-use jostle_model::Plan;
 use jostle_model::plan::{Range, Workload};
 use jostle_model::record::{LimitedBy, PerWorker, Reason, Run, Waits};
+use jostle_model::{Nanos, Plan};
 use jostle_stats::checks::rotations::{LEAST, cut};
 use jostle_stats::checks::{exclusion, lost_update};
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
@@ -125,7 +125,7 @@ pub(super) enum Fair {
     Ways,
     /// Neither.
     Alike,
-    /// One target alone.
+    /// One target alone, or the turns of some are too few.
     Alone,
 }
 
@@ -136,11 +136,19 @@ pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
     let best = decided.map(|found| found.best());
     let ways = points.iter();
     let ways = each_once(ways.filter_map(|point| way_of_service(view.plan(), point)));
+    let Some(at) = points.first().map(|point| point.at) else {
+        return Vec::new();
+    };
+    let is_left_out = |point: &&&PointSummary<'_>| {
+        point.at == at && point.per_worker.is_some() && shares(view.plan(), point).is_none()
+    };
+    let left_out = view.points.iter().filter(is_left_out);
+    let left_out: Vec<String> = left_out.map(|point| short(point.target)).collect();
     let known = match (points.len(), &best) {
-        (0, _) => return Vec::new(),
         (1, _) => Fair::Alone,
         (_, Some(_)) => Fair::Fairest,
         _ if ways.len() > 1 => Fair::Ways,
+        _ if !left_out.is_empty() => Fair::Alone,
         _ => Fair::Alike,
     };
     if known != wanted {
@@ -159,10 +167,14 @@ pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
     if points.len() > LISTED {
         each.push(format!("{} more in the table", points.len() - LISTED));
     }
+    let mut list = each.join(", ");
+    if !left_out.is_empty() {
+        list += &format!("; too few to tell: {}", left_out.join(", "));
+    }
     vec![vec![
         ("best", best.unwrap_or_default()),
         ("with", with(points[0].at)),
-        ("list", each.join(", ")),
+        ("list", list),
     ]]
 }
 
@@ -237,7 +249,7 @@ pub(super) fn rate_of_one(view: &View<'_, '_>) -> Vec<Values> {
     let values = value_of_one(view, figures::THROUGHPUT).map(|mut values| {
         let limit = only(view).and_then(PointSummary::limited_by);
         let most = match limit.filter(|_| view.plan().workload == Workload::Spread) {
-            Some(LimitedBy::Target) => ", the most that the server answers".to_owned(),
+            Some(LimitedBy::Target) => ", where the server is the limit".to_owned(),
             _ => String::new(),
         };
         let share = only(view).and_then(|point| point.median(figures::OF_IDEAL));
@@ -263,7 +275,9 @@ pub(super) fn capped(view: &View<'_, '_>) -> Vec<Values> {
     let most = view.plan().key_count() as f64 * 1e9 / hold.span().0.max(1) as f64;
     values.push(("hold", exact(hold.span())));
     values.push(("most", significant(most, 1)));
-    values.push(("share", percent(found.least_of_ideal().unwrap_or(0.0))));
+    // All reach that or more: it is cut, not rounded.
+    let share = 100.0 * found.least_of_ideal().unwrap_or(0.0);
+    values.push(("share", format!("{:.0} %", share.floor())));
     vec![values]
 }
 
@@ -301,25 +315,21 @@ fn from_to(few: &PointSummary<'_>, many: &PointSummary<'_>) -> String {
     format!("from {few} to {many} workers")
 }
 
-/// `flock 763 ns, sysv 868 ns`.
+/// `flock 763 ns, sysv 868 ns`, of targets of which no row of the table tells that.
 pub(super) fn uncontended(view: &View<'_, '_>) -> Vec<Values> {
-    let mut costs: Vec<(&str, f64)> = Vec::new();
-    for point in view.all {
-        if let Some(cost) = point
-            .own_cost
-            .filter(|_| costs.iter().all(|(t, _)| *t != point.target))
-        {
-            costs.push((point.target, cost.pair_ns));
+    let holds = view
+        .plan()
+        .hold
+        .is_some_and(|hold| hold.span() > Nanos::ZERO);
+    listed(&view.all.iter().collect::<Vec<_>>(), |points| {
+        let mut points = points.iter();
+        let is_told =
+            |point: &&PointSummary<'_>| point.at.workers == Some(1) && !holds && point.is_usable();
+        match points.clone().any(|point| is_told(point)) {
+            true => None,
+            false => points.find_map(|point| Some(time(point.own_cost?.pair_ns))),
         }
-    }
-    let list = costs
-        .iter()
-        .map(|(target, ns)| format!("{} {}", short(target), time(*ns)));
-    let list: Vec<String> = list.collect();
-    match list.is_empty() {
-        true => Vec::new(),
-        false => vec![vec![("list", list.join(", "))]],
-    }
+    })
 }
 
 /// Share of the attempts that have to wait for another name before that is reported.
@@ -561,7 +571,7 @@ fn is_plain(plan: &Plan) -> bool {
     plan.shared() == 0.0 && !plan.try_only() && matches!(plan.range, None | Some(Range::Same))
 }
 
-/// `From 10 to 200 workers it grows by a factor of 4.1 (flock), 2.7 (sysv)`.
+/// `From 10 to 200 workers CPU per lock grows by a factor of 4.1 (flock), 2.7 (sysv)`.
 pub(super) fn cpu_growth(view: &View<'_, '_>) -> Vec<Values> {
     let targets = beside::targets(&view.points);
     let grown = targets.iter().filter_map(|target| {
@@ -579,7 +589,8 @@ pub(super) fn cpu_growth(view: &View<'_, '_>) -> Vec<Values> {
     let said = ranges.map(|range| {
         let factors = grown.iter().filter(|(other, _)| other == range);
         let factors: Vec<&str> = factors.map(|(_, factor)| factor.as_str()).collect();
-        let said = format!("{range} it grows by a factor of {}", factors.join(", "));
+        let factors = factors.join(", ");
+        let said = format!("{range} CPU per lock grows by a factor of {factors}");
         vec![("said", capital(&said))]
     });
     said.collect()

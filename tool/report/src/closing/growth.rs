@@ -6,7 +6,7 @@
 //! printed medians.
 
 use super::beside::targets;
-use super::{Values, View, each, shared};
+use super::{Values, View, each, listed, shared};
 use crate::page::growth as growth_of;
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
@@ -29,7 +29,7 @@ pub(super) fn sizes(view: &View<'_, '_>) -> Vec<Values> {
 
 /// What a held lock takes of the server's memory.
 pub(super) fn memory_of_each(view: &View<'_, '_>) -> Vec<Values> {
-    each(&view.points, memory)
+    listed(&view.points, memory)
 }
 
 /// The laws of growth.
@@ -96,7 +96,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
              begins with is spread over more"
         ),
         _ => format!(
-            "each {unit} costs {printed:.2} times as much with {to} as with {from} ({})",
+            "each {unit} perhaps costs {printed:.2} times as much with {to} as with {from} ({})",
             undecided_between(&ratio)
         ),
     })
@@ -217,10 +217,8 @@ pub(crate) fn runs_apart(run: &Run) -> bool {
 fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
     let most = points.iter().max_by_key(|point| size(point.at))?;
     let bytes = most.median(figures::HELD_BYTES)?;
-    Some(format!(
-        "the server keeps {bytes:.0} bytes for each of {} held locks",
-        grouped(size(most.at)? * most.at.workers.unwrap_or(1))
-    ))
+    let held = grouped(size(most.at)? * most.at.workers.unwrap_or(1));
+    Some(format!("{bytes:.0} bytes ({held} held)"))
 }
 
 #[cfg(test)]
@@ -314,7 +312,7 @@ mod tests {
         all.retain(|run| run.block <= 3);
         assert_eq!(
             said(Workload::Stream, &all),
-            "Each operation costs 2.00 times as much with 10,000 operations as with 1,000 \
+            "Each operation perhaps costs 2.00 times as much with 10,000 operations as with 1,000 \
              (3 runs, untested)."
         );
     }
@@ -376,7 +374,7 @@ mod tests {
         );
         assert_eq!(
             line_of(&experiment(Workload::Hold), &runs, "Memory"),
-            "The server keeps 88 bytes for each of 10,000 held locks."
+            "The server's memory for each held lock: 88 bytes (10,000 held)."
         );
     }
 

@@ -114,8 +114,7 @@ static CLAUSES: &[Clause] = &[
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alike)),
         "No difference is shown{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alone)), "Turns per worker{with}: {list}."),
-    (CONTEND, "Fairness", Told(contend::few_turns),
-        "An impression: a worker had {turns} turns on average, and fairness needs {least}."),
+    (CONTEND, "Fairness", Told(contend::few_turns),        "This is an impression: a worker had {turns} turns on average, and fairness needs {least}."),
     (CONTEND, "Wait", Ordered(ACQUIRE_P99, "waiting (p99)", ["is", "was"]),
         "The p99 wait {verb} {times} times as long with {worst} as with {best}"),
     (CONTEND, "Wait", Told(contend::longest), "The longest wait{with}: {list}."),
@@ -144,9 +143,12 @@ static CLAUSES: &[Clause] = &[
     (CONNECT, "Time", Ordered(CONNECT_P50, "connect()", ["takes", "took"]),
         "connect() {verb} {times} times as long with {worst} as with {best}"),
     (RECOVER, "Next grant", Ordered(NEXT_GRANT, "the time to the next grant", ["comes", "came"]),
-        "It {verb} {times} times as late with {worst} as with {best}"),
-    (RECOVER, "Next grant", Told(recover::granted), EACH),
-    (RECOVER, "Two owners", Told(recover::two_owners), EACH),
+        "It {verb} {times} times as late with {worst} as with {best}"),    (RECOVER, "Next grant", Told(recover::worst), "Worst case: {list}."),
+    (RECOVER, "Next grant", Told(recover::never), EACH),
+    (RECOVER, "Next grant", Told(recover::kept), EACH),
+    (RECOVER, "Two owners", Told(recover::two_owners), "{said}."),
+    (RECOVER, "Two owners", Told(recover::told), EACH),
+    (RECOVER, "Two owners", Told(recover::stopped), EACH),
     (RECOVER, "Promise", Told(recover::promised), EACH),
     (RECOVER, "Lease", Told(recover::leases), EACH),
     (RECOVER, "Errors", Told(recover::errors), EACH),
@@ -168,8 +170,7 @@ static CLAUSES: &[Clause] = &[
     (CONNECT, "Limit", Told(|view| connect::told(view, "Limit")), EACH),
     (&[Rate], "Knee", Told(rate::knees), EACH),
     (&[Rate], "Found", Told(find::found), "{said}."),
-    (COUNTED, "Growth", Told(growth::sizes), EACH),
-    (&[Hold], "Memory", Told(growth::memory_of_each), EACH),
+    (COUNTED, "Growth", Told(growth::sizes), EACH),    (&[Hold], "Memory", Told(growth::memory_of_each), "The server's memory for each held lock: {list}."),
     // Of `connect` the lines are about the step between two numbers, which no law describes.
     (CLOSED, "Growth", Told(growth::laws), EACH),
     (&[Contend, Stream], "Uncontended", Told(contend::uncontended),
@@ -327,15 +328,39 @@ pub(crate) fn each<'v, 'a>(
     points: &[&'v PointSummary<'a>],
     says: impl Fn(&[&'v PointSummary<'a>]) -> Option<String>,
 ) -> Vec<Values> {
-    let targets = beside::targets(points);
-    let told = targets.iter().filter_map(|target| {
-        let of_target = points
-            .iter()
-            .copied()
-            .filter(|point| point.target == *target);
+    shared(by_target(points, says), beside::targets(points).len() > 1)
+}
+
+/// What is told of each target, in one list, behind their names where there are several targets.
+fn listed<'v, 'a>(
+    points: &[&'v PointSummary<'a>],
+    says: impl Fn(&[&'v PointSummary<'a>]) -> Option<String>,
+) -> Vec<Values> {
+    let is_named = beside::targets(points).len() > 1;
+    let told = by_target(points, says).into_iter();
+    let told = told.map(|(name, text)| match is_named {
+        true => format!("{name} {text}"),
+        false => text,
+    });
+    let list: Vec<String> = told.collect();
+    match list.is_empty() {
+        true => Vec::new(),
+        false => vec![vec![("list", list.join(", "))]],
+    }
+}
+
+/// The targets of which something is told, with that.
+fn by_target<'v, 'a>(
+    points: &[&'v PointSummary<'a>],
+    says: impl Fn(&[&'v PointSummary<'a>]) -> Option<String>,
+) -> Vec<(String, String)> {
+    let targets = beside::targets(points).into_iter();
+    let told = targets.filter_map(|target| {
+        let of_target = points.iter().copied();
+        let of_target = of_target.filter(|point| point.target == target);
         Some((short(target), says(&of_target.collect::<Vec<_>>())?))
     });
-    shared(told.collect(), targets.len() > 1)
+    told.collect()
 }
 
 /// Names and texts, each text once.

@@ -120,7 +120,7 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
     }
     let late = open_loop::generator_lag_p99(&point.runs);
     let sent = late.map_or(String::new(), |late| {
-        format!(", sent {} late (p99)", time(late))
+        format!(", sender {} late (p99)", time(late))
     });
     Some(format!("at {rate}/s {who}: {}{sent}", parts.join(", ")))
 }
@@ -167,7 +167,7 @@ mod tests {
             (
                 &[Rated::at(100), Rated::at(1_000), slow],
                 "Holds up to 1,000/s (p99 response 400 us); at 10,000/s it \
-                 does not keep up, or wants more slots (-w): 100 % answered, p99 response 1.7 ms, sent 20 us late (p99).",
+                 does not keep up, or wants more slots (-w): 100 % answered, p99 response 1.7 ms, sender 20 us late (p99).",
             ),
             (
                 &[

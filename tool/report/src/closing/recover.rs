@@ -1,7 +1,8 @@
 //! The clauses of `recover`: when the next grant comes after each fault, for how long two owned the
 //! lock, and what the table has no column for.
 
-use super::{Values, View, each};
+use super::beside::targets;
+use super::{Values, View, by_target, each, listed};
 use crate::format::time;
 use crate::recover::struck;
 use jostle_model::record::Delays;
@@ -34,44 +35,50 @@ fn faults(all: &[Summary], of: impl Fn(&Summary) -> bool) -> String {
     }
 }
 
-/// The worst case over the faults, and those after which nobody else got the lock.
-pub(super) fn granted(view: &View<'_, '_>) -> Vec<Values> {
-    each(&view.points, |points| {
+/// The worst case over the faults.
+pub(super) fn worst(view: &View<'_, '_>) -> Vec<Values> {
+    listed(&view.points, |points| {
         let all = summaries(points);
-        let mut said = Vec::new();
         let worst = all
             .iter()
             .filter_map(|one| Some((*one.granted_ns.last()?, one)));
-        if let Some((ns, one)) = worst.max_by(|one, other| one.0.total_cmp(&other.0)) {
-            let after = struck(one.fault);
-            let delayed = one
-                .worst_delays
-                .filter(|_| ns > SLOW * one.median_ns.unwrap_or(ns));
-            said.push(format!(
-                "within {} in the worst case ({after}{})",
-                time(ns),
-                delayed.map_or_else(String::new, delay)
-            ));
-        }
-        said.extend(all.iter().filter(|one| one.never > 0).map(|one| {
+        let (ns, one) = worst.max_by(|one, other| one.0.total_cmp(&other.0))?;
+        let delayed = one.worst_delays;
+        let delayed = delayed.filter(|_| ns > SLOW * one.median_ns.unwrap_or(ns));
+        let delayed = delayed.map_or_else(String::new, delay);
+        Some(format!("{} ({}{delayed})", time(ns), struck(one.fault)))
+    })
+}
+
+/// The faults after which nobody got the lock.
+pub(super) fn never(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        let all = summaries(points);
+        let never = all.iter().filter(|one| one.never > 0).map(|one| {
             let (never, runs, after) = (one.never, one.runs, struck(one.fault));
             let within = time(one.within_ns as f64);
             let asks = one.keepalive_s.map_or_else(String::new, keepalive);
             format!("none within {within} in {never} of {runs} runs ({after}{asks})")
-        }));
-        let kept = faults(&all, |one| one.kept == one.runs);
-        if !kept.is_empty() {
-            said.push(format!("the owner kept the lock and released it ({kept})"));
-        }
+        });
+        let never: Vec<String> = never.collect();
+        (!never.is_empty()).then(|| never.join("; "))
+    })
+}
+
+/// The faults after which nobody else got the lock, since its owner still had it.
+pub(super) fn kept(view: &View<'_, '_>) -> Vec<Values> {
+    each(&view.points, |points| {
+        let all = summaries(points);
+        let always = faults(&all, |one| one.kept == one.runs);
+        let always = (!always.is_empty())
+            .then(|| format!("the owner kept the lock and released it ({always})"));
         let some = all.iter().filter(|one| one.kept > 0 && one.kept < one.runs);
-        said.extend(some.map(|one| {
+        let some = some.map(|one| {
             let (kept, runs, after) = (one.kept, one.runs, struck(one.fault));
-            let others = one.granted_ns.last().map_or_else(String::new, |ns| {
-                format!("; within {} in the others", time(*ns))
-            });
-            format!("the owner kept the lock in {kept} of {runs} runs ({after}{others})")
-        }));
-        (!said.is_empty()).then(|| said.join("; "))
+            format!("the owner kept the lock in {kept} of {runs} runs ({after})")
+        });
+        let kept: Vec<String> = always.into_iter().chain(some).collect();
+        (!kept.is_empty()).then(|| kept.join("; "))
     })
 }
 
@@ -92,52 +99,85 @@ pub(super) fn promised(view: &View<'_, '_>) -> Vec<Values> {
     each(&view.points, |points| {
         let runs = points.iter().flat_map(|point| &point.runs);
         let mut promised = runs.filter_map(|run| run.recovery.as_deref()?.promised);
-        Some(match promised.next()? {
-            true => "a hold survives the loss of one server (its promise: failover)".to_owned(),
-            false => "it does not promise that a hold survives the loss of one server".to_owned(),
-        })
+        let promise = match promised.next()? {
+            true => "while it is renewed, a hold is to survive the loss of one server (failover)",
+            false => "a hold need not survive the loss of one server",
+        };
+        Some(promise.to_owned())
     })
 }
 
-/// For how long two owned the lock, and what became of the old owner.
+/// For how long two owned the lock; None where one cannot know.
+fn longest(points: &[&PointSummary<'_>]) -> Option<u64> {
+    let all = summaries(points).into_iter();
+    all.filter_map(|one| one.two_believed_ns).max()
+}
+
+/// That of each target, the name behind it where there are several; or that it was not seen.
 pub(super) fn two_owners(view: &View<'_, '_>) -> Vec<Values> {
-    each(&view.points, |points| {
-        let all = summaries(points);
-        let longest = all.iter().filter_map(|one| one.two_believed_ns).max()?;
-        if longest == 0 {
-            return None;
+    let mut known = by_target(&view.points, |points| Some(longest(points)?.to_string()));
+    let is_known = !known.is_empty();
+    known.retain(|(_, ns)| ns != "0");
+    let is_named = targets(&view.points).len() > 1;
+    let told = known.iter().map(|(name, ns)| {
+        let time = time(ns.parse().unwrap_or(f64::NAN));
+        match is_named {
+            true => format!("{time} ({name})"),
+            false => time,
         }
-        let mut told = all.iter().filter(|one| one.told.of > 0);
-        let by_client = told.all(|one| one.told_by_client);
-        let by = if by_client {
-            "its client"
-        } else {
-            "its release"
+    });
+    let list: Vec<String> = told.collect();
+    let said = match list.is_empty() {
+        true if !is_known => return Vec::new(),
+        true => "At no time did two processes believe that they owned the lock".to_owned(),
+        false => format!("There were two owners for up to {}", list.join(", ")),
+    };
+    vec![vec![("said", said)]]
+}
+
+/// From what the old owner learned it.
+pub(super) fn told(view: &View<'_, '_>) -> Vec<Values> {
+    of_two_owners(
+        view,
+        |one| one.told,
+        |all| {
+            let mut told = all.iter().filter(|one| one.told.of > 0);
+            match told.all(|one| one.told_by_client) {
+                true => "the old owner learned it from its client",
+                false => "the old owner learned it from its release",
+            }
+        },
+    )
+}
+
+/// Whether a fencing token stopped what the old owner wrote.
+pub(super) fn stopped(view: &View<'_, '_>) -> Vec<Values> {
+    of_two_owners(
+        view,
+        |one| one.refused,
+        |_| "the fencing token stopped the stale write",
+    )
+}
+
+/// How often that was so where two owned the lock.
+fn of_two_owners(
+    view: &View<'_, '_>,
+    of: fn(&Summary) -> Fraction,
+    what: fn(&[Summary]) -> &'static str,
+) -> Vec<Values> {
+    each(&view.points, |points| {
+        longest(points).filter(|ns| *ns > 0)?;
+        let all = summaries(points);
+        let (count, runs) = all.iter().map(of).fold((0, 0), |(count, runs), one| {
+            (count + one.count, runs + one.of)
+        });
+        let how_often = match (count, runs) {
+            (_, 0) => return None,
+            (0, _) => "never".to_owned(),
+            (count, runs) if count == runs => "every time".to_owned(),
+            (count, runs) => format!("in {count} of {runs} runs"),
         };
-        let sum = |of: fn(&Summary) -> Fraction| {
-            let all = all.iter().map(of);
-            all.fold((0, 0), |(count, runs), one| {
-                (count + one.count, runs + one.of)
-            })
-        };
-        let part = |what: &str, (count, of): (usize, usize)| match (count, of) {
-            (_, 0) => String::new(),
-            (0, _) => format!("; {what} never"),
-            (count, of) if count == of => format!("; {what} every time"),
-            (count, of) => format!("; {what} in {count} of {of} runs"),
-        };
-        Some(format!(
-            "two owners for up to {}{}{}",
-            time(longest as f64),
-            part(
-                &format!("the old owner learned it from {by}"),
-                sum(|one| one.told)
-            ),
-            part(
-                "the fencing token stopped the stale write",
-                sum(|one| one.refused)
-            ),
-        ))
+        Some(format!("{} {how_often}", what(&all)))
     })
 }
 
@@ -197,15 +237,15 @@ mod tests {
             line.map_or_else(String::new, |line| line.text())
         };
         assert!(
-            of("Next grant").contains(
-                "flock: within 240 us in the worst case (owner killed); the owner kept the lock and \
-                 released it (owner paused)."
-            ),
+            of("Next grant").contains("Worst case: flock 240 us (owner killed), redis ")
+                && of("Next grant")
+                    .contains("flock: the owner kept the lock and released it (owner paused)."),
             "{said:?}"
         );
         assert_eq!(
             of("Two owners"),
-            "redis: two owners for up to 600 us; the old owner learned it from its release every time."
+            "There were two owners for up to 600 us (redis). redis: the old owner learned it from its \
+             release every time."
         );
     }
 }

@@ -58,7 +58,7 @@ fn net(point: &PointSummary<'_>) -> Option<String> {
     };
     Some(match net {
         _ if is_resolved(&net) => format!("{} more than {null} ({bounds})", time(net.median)),
-        _ if net.high < 0.0 => format!("{null} takes longer and is no floor of it ({bounds})"),
+        _ if net.high < 0.0 => format!("{null} takes longer, so it is no baseline ({bounds})"),
         _ => format!("the difference to {null} is not resolved ({bounds})"),
     })
 }
@@ -77,17 +77,15 @@ fn more_workers(
         return None;
     }
     let ratio = by_block(alone, many, figures::THROUGHPUT)?;
+    // Of the table's figures, where those agree with the pairs.
+    let printed = many.median(figures::THROUGHPUT)? / alone.median(figures::THROUGHPUT)?;
     let noun = noun(plan);
     Some(match ratio.outcome {
         Outcome::Same => format!("{most} workers make as many {noun}s/s as {few}, within 5 %"),
-        Outcome::Differs => format!(
-            "{most} workers make {:.2} times the {noun}s/s of {few}",
-            ratio.ratio
-        ),
-        Outcome::Undecided => format!(
-            "{most} workers make {:.2} times the {noun}s/s of {few} (undecided)",
-            ratio.ratio
-        ),
+        Outcome::Differs if (printed > 1.0) == (ratio.ratio > 1.0) => {
+            format!("{most} workers make {printed:.2} times the {noun}s/s of {few}")
+        }
+        _ => format!("{most} workers make {printed:.2} times the {noun}s/s of {few} (undecided)"),
     })
 }
 
@@ -132,7 +130,7 @@ mod tests {
         );
         assert!(
             said(&calls(1, 50.0, 150.0))
-                .contains("exec:true takes longer and is no floor of it (95 %: -100 us to")
+                .contains("exec:true takes longer, so it is no baseline (95 %: -100 us to")
         );
     }
 }

@@ -32,11 +32,10 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
     if !weak.is_empty() {
         let busiest = weak.iter().filter_map(|p| busy(p)).reduce(f64::max);
         let busy = busiest.map_or(String::new(), |busy| {
-            format!(" (busy {:.0} % of their time)", 100.0 * busy.min(1.0))
+            format!(" (busy up to {:.0} % of their time)", 100.0 * busy.min(1.0))
         });
         said.push(format!(
-            "with {} the generators were the limit{busy}: what stands there is what they could \
-             ask for, not what the server can do",
+            "with {} the generators were the limit{busy}: the rates are theirs, not the server's",
             generators(&weak)
         ));
     }
@@ -76,9 +75,10 @@ fn server_limited(points: &[&PointSummary<'_>]) -> Option<String> {
         .iter()
         .find_map(|p| p.runs.first()?.spread.as_deref());
     let busiest = points.iter().filter_map(|p| busy(p)).reduce(f64::max)?;
+    let in_flight = spread.map_or(0, |spread| spread.in_flight);
     Some(format!(
-        "with {} the server was the limit: {} generators did {:.2} to {:.2} times as much as {}, \
-         and the busiest was busy {:.0} % of its time ({})",
+        "with {} the server was the limit at {in_flight} in flight: {} generators did {:.2} to \
+         {:.2} times as much as {}, and no generator was busy for more than {:.0} % of its time ({})",
         generators(points),
         pair.many,
         pair.ratio.low,
@@ -209,7 +209,7 @@ mod tests {
                 SAME,
                 [0.95, 0.93],
                 [Generator, Generator],
-                "busy 95 % of their time",
+                "busy up to 95 % of their time",
             ),
         ];
         for (ratios, busy, limits, text) in table {

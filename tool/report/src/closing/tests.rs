@@ -77,7 +77,7 @@ fn few_runs_give_a_look_with_its_chance() {
     assert!(
         said.starts_with("sysv did 2.0 times the locks/s of flock with 100 workers (")
             && said.contains(
-                "; 3 runs: an impression; by chance alone two equal targets separate like this in 10 of \
+                "; 3 runs: an impression; chance alone parts two equal targets, by any factor, in 10 of \
                  100 cases)."
             ),
         "{said}"

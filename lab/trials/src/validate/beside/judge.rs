@@ -20,7 +20,7 @@ use jostle_stats::summary::{OneBound, PointSummary, summarize};
 /// Controls agree within this. A free pair's differ by 7 to 20 %, a service's by 10 to 60 %,
 /// with nothing beside them: what is within their span is true of them.
 const APART: f64 = 0.30;
-/// Share of the CPUs that others may have used in a control: within what a control scatters.
+/// Share of the CPUs that other programs may have used in a control: within what a control scatters.
 pub(super) const QUIET: f64 = 0.03;
 
 /// A figure printed of a session.
@@ -267,7 +267,7 @@ fn outcome(figure: Figure, trial: &[Printed<'_>]) -> Outcome {
 /// where it has no sampler, by the kernel's ticks: what was busy beside ours, and steal.
 pub(super) fn is_quiet(control: &Session, run: &Run) -> bool {
     if let Some(beside) = control.beside {
-        return beside.worst <= QUIET;
+        return beside.foreign <= QUIET;
     }
     let Some(accounts) = run.around.accounts.as_deref() else {
         return false;

@@ -93,21 +93,22 @@ pub(super) fn tables(sessions: &[Session], trials: &[Trial]) -> String {
             mean(|missed| missed.control),
         );
     }
-    text += "\n| beside | trials | expected | VALID | SUSPECT | INVALID | throughput missed |\n\
-             | --- | --- | --- | --- | --- | --- | --- |\n";
+    text += "\n| beside | trials | expected | VALID | SUSPECT | INVALID | throughput claimed | \
+             missed |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     let plants: BTreeSet<&str> = trials.iter().map(|trial| trial.plant.as_str()).collect();
     for plant in plants {
         let of_it: Vec<&Trial> = trials.iter().filter(|trial| trial.plant == plant).collect();
         let count = |is: &dyn Fn(&Trial) -> bool| of_it.iter().filter(|trial| is(trial)).count();
         let [valid, suspect, invalid] = [Status::Valid, Status::Suspect, Status::Invalid]
             .map(|is| count(&|trial| trial.is == is));
-        let missed = count(
-            &|trial| matches!(trial.outcomes[0], Outcome::Claimed(missed) if missed.beside > 0.5),
-        );
+        let [claimed, missed] = [-1.0, 0.5].map(|share| {
+            count(&|trial| matches!(trial.outcomes[0], Outcome::Claimed(it) if it.beside > share))
+        });
         let expected = of_it[0].expected.map(|expected| format!("{expected:?}"));
         let _ = writeln!(
             text,
-            "| {plant} | {} | {} | {valid} | {suspect} | {invalid} | {missed} |",
+            "| {plant} | {} | {} | {valid} | {suspect} | {invalid} | {claimed} | {missed} |",
             of_it.len(),
             expected.unwrap_or_default().to_uppercase(),
         );
