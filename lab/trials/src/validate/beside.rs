@@ -4,7 +4,8 @@
 //! controls, a session beside the plant, and three more controls. Where the next trial is of the
 //! same line and begins at once, the later controls of one are the earlier ones of the other, and
 //! are recorded once. Cells are taken in an order drawn from a seed, so that plants and lines stay
-//! balanced wherever a sitting ends. [`judge`] has what holds; it is a pure function of the
+//! balanced wherever a sitting ends; one that claimed nothing in two trials is left out of later
+//! sittings. [`judge`] has what holds; it is a pure function of the
 //! recorded sessions, and so are the tables of [`page`].
 
 mod judge;
@@ -22,7 +23,7 @@ use jostle_stats::rng::Rng;
 use jostle_testbed::servers::Placed;
 use plants::{Expected, Plant};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -100,12 +101,17 @@ fn collect(
         number: last.max().unwrap_or(0) + 1,
     };
     let mut plants: Vec<&Plant> = plants.iter().collect();
+    let silent = silent(&store.lines);
+    let is_wanted = |plant: &str, line: &str| {
+        series.has(&format!("{plant}, {line}"))
+            && !silent.contains(&(plant.to_owned(), line.to_owned()))
+    };
     // Trials are continued within one call only, where nothing passes between them.
     let before = store.lines.len();
     while Instant::now() < until {
         let here: &[Session] = &store.lines[before..];
         let line = here.last().map(|last| last.line.as_str());
-        let found = next(&store.lines, &plants, line, |cell| series.has(cell));
+        let found = next(&store.lines, &plants, line, is_wanted);
         let (plant, line) = found.context("no cell has that in its name")?;
         eprintln!("{}, {}", plant.name, line.0);
         let controls_of = shared(here, line.0);
@@ -123,7 +129,7 @@ fn next<'a>(
     sessions: &[Session],
     plants: &[&'a Plant],
     line: Option<&str>,
-    is_wanted: impl Fn(&str) -> bool,
+    is_wanted: impl Fn(&str, &str) -> bool,
 ) -> Option<(&'a Plant, (&'static str, &'static str))> {
     let mut tried = BTreeMap::<_, u64>::new();
     for trial in judge::trials(sessions) {
@@ -137,7 +143,7 @@ fn next<'a>(
         .flat_map(|plant| LINES.iter().map(move |line| (*plant, *line)));
     let wanted = cells
         .enumerate()
-        .filter(|(_, (plant, line))| is_wanted(&format!("{}, {}", plant.name, line.0)));
+        .filter(|(_, (plant, line))| is_wanted(&plant.name, line.0));
     let first = wanted.min_by_key(|(nth, (plant, of))| {
         let tried = tried.get(&(plant.name.as_str(), of.0));
         let tried = tried.copied().unwrap_or(0);
@@ -145,6 +151,20 @@ fn next<'a>(
         (tried, Some(of.0) != line, drawn)
     });
     first.map(|(_, cell)| cell)
+}
+
+/// Plants and lines with two trials or more, none of which claims a throughput: what they print is
+/// known. Whether a claim was false has no part in that choice.
+fn silent(sessions: &[Session]) -> BTreeSet<(String, String)> {
+    let mut claims = BTreeMap::<_, Vec<bool>>::new();
+    for (trial, judged) in judge::trials(sessions).iter().zip(judge::judged(sessions)) {
+        let is_claim = matches!(judged.outcomes[0], judge::Outcome::Claimed(_));
+        let planted = trial[CONTROLS];
+        let cell = (planted.plant.clone(), planted.line.clone());
+        claims.entry(cell).or_default().push(is_claim);
+    }
+    claims.retain(|_, each| each.len() >= 2 && !each.contains(&true));
+    claims.into_keys().collect()
 }
 
 /// The trial that ended last, if its later controls can be the earlier ones of a trial of this

@@ -14,7 +14,7 @@ use jostle_model::calibrated::Finding;
 use jostle_model::plan::Plan;
 use jostle_model::record::{Record, Run};
 use jostle_report::{ResultSet, Writer};
-use jostle_stats::checks::{Check, Evidence, neighbours, steal};
+use jostle_stats::checks::{Check, Evidence, interference, neighbours, steal};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::limits::cpu_group::NO_QUOTA_CPUS;
@@ -137,7 +137,7 @@ impl Bench {
             experiment: &first.experiment,
             runs: &runs,
         };
-        let checks: [&Check; 2] = [&steal::CHECK, &neighbours::CHECK];
+        let checks: [&Check; 3] = [&steal::CHECK, &neighbours::CHECK, &interference::CHECK];
         let said = checks.iter().find_map(|check| check.look(&evidence));
         said.map(|reason| reason.text)
     }

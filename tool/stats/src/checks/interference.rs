@@ -1,7 +1,8 @@
 //! Did interrupts or tracers take time of our own threads, or was the clock slewed?
 //!
 //! An interrupt, and a program that a system call calls, run on account of the thread that they
-//! interrupt: no account of CPU time shows them, and [`super::neighbours`] cannot.
+//! interrupt: no account of CPU time shows them, and [`super::neighbours`] cannot. Nor can it show
+//! what programs on other CPUs take of caches and memory.
 
 use super::anchor::level;
 use super::{Evidence, Found, percent, seen};
@@ -15,6 +16,11 @@ const MOST_PER_S: f64 = 2_000.0;
 
 /// The scheduler's tick of a busy CPU: CONFIG_HZ is at most so much.
 const TICK_PER_S: f64 = 1_000.0;
+
+/// Share of the CPUs that ours may not use from which on others there are told. A worker on one of
+/// two CPUs did 0.81 times as much beside page reclaim on the other (0.73 of it), and as much as
+/// ever beside ksmd (0.93).
+const ELSEWHERE: f64 = 0.25;
 
 /// Share by which the clock's rate may be off. A time daemon turns it by 0.05 % at most, unless it
 /// corrects a large offset.
@@ -30,10 +36,12 @@ check! {
          were put on a CPU; or another program had performance events or /proc/locks open, or \
          eBPF programs attached, or tracefs had events or a tracer on; or a socket got every packet, and \
          the workers asked a server; or threads of workers or server were \
-         given other CPUs while they worked; or CLOCK_MONOTONIC ran {} faster or slower than \
+         given other CPUs while they worked; or others used {} of the CPUs that ours may not use, \
+         where the owners of all CPU time are known; or CLOCK_MONOTONIC ran {} faster or slower than \
          CLOCK_MONOTONIC_RAW: SUSPECT for `absolute` and `distribution`. What could not be \
          looked at is absent from the record and unchecked. Calls between CPUs are recorded \
          and not judged, since locks cause them",
+        percent(ELSEWHERE),
         percent(CLOCK)
     ),
     source: "the time of an interrupt and of a tracer is booked to the thread that was interrupted: \
@@ -88,6 +96,14 @@ fn finding(run: &Run) -> Option<(Found, String)> {
     if let Some((count, text)) = tracers(found) {
         return Some((suspect(count as f64, 0.0).unit("tracers"), text));
     }
+    if let Some(share) = elsewhere(run).filter(|share| *share >= ELSEWHERE) {
+        let text = format!(
+            "others used {} of the CPUs that ours may not use; what that takes of caches and memory \
+             is in no account",
+            percent(share)
+        );
+        return Some((suspect(share, ELSEWHERE).unit("share"), text));
+    }
     let places = [
         (found.anchor.as_ref(), Some(0), "while no worker worked"),
         (found.window.as_ref(), own(run), "within the window"),
@@ -102,6 +118,18 @@ fn finding(run: &Run) -> Option<(Found, String)> {
          tick {place}; the accounts book that to our own threads"
     );
     (per_s > MOST_PER_S).then(|| (suspect(per_s, MOST_PER_S), text))
+}
+
+/// The share of the CPUs that ours may not use for which others ran there; None where ours may use
+/// all, and where some of ours are not known.
+fn elsewhere(run: &Run) -> Option<f64> {
+    let of = run.around.accounts.as_deref()?;
+    let is_served = run.server.is_some() || run.traffic.is_some() || of.requests_s.is_some();
+    let is_known = run.hosts.is_empty() && (of.server_s.is_some() || !is_served);
+    let cpus = run.around.machine.cores.saturating_sub(of.cpus);
+    let started_s = of.requests_s.unwrap_or(0.0) + of.server_s.unwrap_or(0.0);
+    let others_s = of.whole_s? - of.workers_s - of.tool_s - started_s - of.foreign_s?;
+    (is_known && cpus > 0).then(|| others_s / of.between_s / cpus as f64)
 }
 
 fn of_ours(threads: u64) -> String {
@@ -158,7 +186,7 @@ fn slower(with: &[&Run], without: &[&Run]) -> String {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Anchor, Interference, Interrupts, Run, Server};
+    use jostle_model::record::{Accounts, Anchor, Interference, Interrupts, Run, Server};
 
     fn with(found: Interference) -> Run {
         let mut run = point();
@@ -207,6 +235,31 @@ mod tests {
             window.server = Some(Server::default());
             assert_eq!(text(&[window]), None);
         }
+    }
+
+    #[test]
+    fn others_on_cpus_that_ours_may_not_use_are_told() {
+        let mut run = with(Interference::default());
+        run.around.machine.cores = 2;
+        run.around.accounts = Some(Box::new(Accounts {
+            between_s: 2.0,
+            cpus: 1,
+            workers_s: 1.9,
+            tool_s: 0.02,
+            foreign_s: Some(0.02),
+            whole_s: Some(2.42),
+            ..Accounts::default()
+        }));
+        assert_eq!(text(std::slice::from_ref(&run)), None);
+        let accounts = run.around.accounts.as_mut().unwrap();
+        accounts.whole_s = Some(3.4);
+        let said = text(std::slice::from_ref(&run)).unwrap();
+        assert!(said.starts_with("others used 73 % of the CPUs"), "{said}");
+        // A server whose processes are not known may be among them.
+        let mut served = run.clone();
+        served.server = Some(Server::default());
+        run.around.accounts.as_mut().unwrap().cpus = 2;
+        assert_eq!((text(&[served]), text(&[run])), (None, None));
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn each_round_has_every_cell_once_in_an_order_of_its_own_that_keeps_to_a_line() 
     let mut order = Vec::new();
     for nth in 0..2 * cells {
         let last = order.last().map(|(_, line)| *line);
-        let (plant, line) = next(&sessions, &plants, last, |_| true).unwrap();
+        let (plant, line) = next(&sessions, &plants, last, |_, _| true).unwrap();
         order.push((plant.name.clone(), line.0));
         let trial = around(session(true, 3, 1.0, 0.0), [1.0; 2], 3);
         sessions.extend(trial.into_iter().map(|one| Session {
@@ -185,12 +185,30 @@ fn each_round_has_every_cell_once_in_an_order_of_its_own_that_keeps_to_a_line() 
         assert_eq!(changes.count(), LINES.len() - 1);
     }
     assert_ne!(one, other);
-    let found = next(&sessions, &plants, None, |cell| {
-        cell.contains("bursts, serv")
+    let found = next(&sessions, &plants, None, |plant, line| {
+        (plant, line) == ("bursts", "service")
     });
     let (plant, line) = found.unwrap();
     assert_eq!((plant.name.as_str(), line.0), ("bursts", "service"));
-    assert!(next(&sessions, &plants, None, |_| false).is_none());
+    assert!(next(&sessions, &plants, None, |_, _| false).is_none());
+}
+
+#[test]
+fn a_cell_that_claimed_nothing_in_two_trials_is_silent_and_one_that_was_wrong_is_not() {
+    let of = |deaths: [bool; 2]| {
+        let each = deaths.into_iter().zip(1..).flat_map(|(dies, trial)| {
+            let mut planted = session(true, 3, 50.0, 0.0);
+            if dies {
+                planted.points[0].around.deaths = vec!["worker 1 died".to_owned()];
+            }
+            let whole = around(planted, [100.0; 2], 3).into_iter();
+            whole.map(move |one| Session { trial, ..one })
+        });
+        silent(&each.collect::<Vec<_>>()).len()
+    };
+    assert_eq!(of([true, true]), 1);
+    assert_eq!(of([true, false]), 0);
+    assert_eq!(of([false, false]), 0);
 }
 
 #[test]
