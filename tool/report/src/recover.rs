@@ -114,13 +114,14 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         .iter()
         .filter_map(|run| Some(run.exclusion.as_ref()?.violations))
         .sum();
+    let found = match (grants, overlaps) {
+        (0, _) => String::new(),
+        (_, 0) => ": no two entitled owners".to_owned(),
+        (_, some) => format!(": two entitled owners in {}", grouped(some)),
+    };
     let mut said = vec![format!(
-        "{} checked: {}; {} struck while one owned and the others waited.",
+        "{} checked{found}; {} struck while one owned and the others waited.",
         counted(grants, "grant"),
-        match overlaps {
-            0 => "no two entitled owners".to_owned(),
-            some => format!("two entitled owners in {}", grouped(some)),
-        },
         counted(faults, "fault"),
     )];
     let anew = set.runs.iter().filter(|run| {

@@ -178,7 +178,12 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let made = failed + set.runs.iter().map(|run| run.operations).sum::<u64>();
     let each: Vec<String> = codes
         .iter()
-        .map(|(code, count)| format!("code {code}: {}", grouped(*count)))
+        .map(|(code, count)| {
+            // Others are names of signals.
+            let is_code = code.starts_with(|first: char| first.is_ascii_digit());
+            let kind = if is_code { "code " } else { "" };
+            format!("{kind}{code}: {}", grouped(*count))
+        })
         .collect();
     let share = match failed {
         0 => "all as expected".to_owned(),

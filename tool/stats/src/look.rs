@@ -11,7 +11,7 @@ use crate::summary::PointSummary;
 /// The least ratio of the best's worst run to the worst's best one.
 const LEAST: f64 = 1.25;
 
-/// What chance does more often than not is no look.
+/// What chance does more often than not is no look: so much is for whoever tells it.
 pub const MOST: f64 = 0.5;
 
 /// One target beside another, after few runs.
@@ -24,7 +24,7 @@ pub struct Look {
     /// Runs of the one that has fewer.
     pub runs: usize,
     /// How often chance alone parts the best and the worst of so many equal targets as far: no run
-    /// of one lies among those of the other. Above [`MOST`] nothing is shown.
+    /// of one lies among those of the other. Above [`MOST`] it is no look.
     pub chance: f64,
 }
 

@@ -1,6 +1,6 @@
 //! Summarizes the runs of a result file for tables: one summary for each point.
 
-use crate::checks::{self, Evidence, anchor, concurrency, neighbours, steal};
+use crate::checks::{self, Evidence, anchor, concurrency, interference, neighbours};
 use crate::clean;
 use crate::figures::{BIND_P50, CONNECT_P50, Figure, NEXT_GRANT, Over, SUMMARIZED, THROUGHPUT};
 use crate::harm::{self, Harm};
@@ -14,8 +14,7 @@ use crate::spoilt;
 use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Claim, Experiment, Judged, LimitedBy, MainFigure, OwnCost, PerWorker, Reason, Run, Status,
-    Verdict,
+    At, Experiment, Judged, LimitedBy, MainFigure, OwnCost, PerWorker, Reason, Run, Status, Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -285,8 +284,8 @@ impl<'a> PointSummary<'a> {
     }
 
     /// The bound of the undisturbed throughput that is near the figure, if only other
-    /// programs make the point INVALID, and nothing beyond their CPU time and the hypervisor's
-    /// casts doubt on it: at least so much, or at most. Of generators
+    /// programs make the point INVALID, and no interference that takes no CPU time of its own was
+    /// seen beside them: at least so much, or at most. Of generators
     /// that could do no more, even with too few requests in flight, it is the rate: the server
     /// can do at least this much.
     pub fn one_bound_per_s(&self) -> Option<OneBound> {
@@ -296,11 +295,8 @@ impl<'a> PointSummary<'a> {
             return Some(OneBound::AtLeast(self.median(THROUGHPUT)?));
         }
         let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();
-        let taken_in = [neighbours::CHECK.name, steal::CHECK.name];
-        let doubts = |r: &Reason| {
-            r.claims.contains(&Claim::Absolute) && !taken_in.contains(&r.check.as_str())
-        };
-        let is_doubted = self.verdict.reasons.iter().any(doubts);
+        let mut reasons = self.verdict.reasons.iter();
+        let is_doubted = reasons.any(|r| r.check == interference::CHECK.name);
         let harm = self.harm.filter(|_| harmed && !is_doubted)?;
         let per_s = self.median(THROUGHPUT)?;
         match harm {

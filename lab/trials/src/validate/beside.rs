@@ -112,7 +112,7 @@ fn collect(
         let here: &[Session] = &store.lines[before..];
         let line = here.last().map(|last| last.line.as_str());
         let found = next(&store.lines, &plants, line, is_wanted);
-        let (plant, line) = found.context("no cell has that in its name")?;
+        let (plant, line) = found.context("no such cell is left that claims anything")?;
         eprintln!("{}, {}", plant.name, line.0);
         let controls_of = shared(here, line.0);
         if let Err(error) = sitting.trial(store, plant, line, controls_of) {
@@ -153,11 +153,14 @@ fn next<'a>(
     first.map(|(_, cell)| cell)
 }
 
-/// Plants and lines with two trials or more, none of which claims a throughput: what they print is
-/// known. Whether a claim was false has no part in that choice.
+/// Plants and lines with two trials or more that count, none of which claims a throughput: what they
+/// print is known. Whether a claim was false has no part in that choice.
 fn silent(sessions: &[Session]) -> BTreeSet<(String, String)> {
     let mut claims = BTreeMap::<_, Vec<bool>>::new();
     for (trial, judged) in judge::trials(sessions).iter().zip(judge::judged(sessions)) {
+        if judged.outcomes[0] == judge::Outcome::Discarded {
+            continue;
+        }
         let is_claim = matches!(judged.outcomes[0], judge::Outcome::Claimed(_));
         let planted = trial[CONTROLS];
         let cell = (planted.plant.clone(), planted.line.clone());
@@ -223,9 +226,9 @@ impl Sitting {
         Ok(())
     }
 
-    /// A session left alone: if other programs ran beside it, it is taken again. The sampler alone
-    /// decides, before anything is known of its figures. What the hypervisor takes, it takes
-    /// beside plants as well, and no retry avoids it.
+    /// A session left alone: if other programs ran beside it, in the mean over its time, it is taken
+    /// again. The sampler alone decides, before anything is known of its figures. What the
+    /// hypervisor takes, it takes beside plants as well, and no retry avoids it.
     fn control(&self, words: &str) -> anyhow::Result<(Beside, Experiment, Vec<Run>)> {
         for _ in 1..CONTROL_TRIES {
             let session = self.session(words)?;

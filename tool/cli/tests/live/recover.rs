@@ -217,8 +217,7 @@ fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_rele
         let runs = place.runs("r.jsonl");
         is_told_late(recovery(&runs[0])).then_some(done)
     });
-    done.prints("network cut")
-        .prints("Worst case: ");
+    done.prints("network cut").prints("Worst case: ");
     let runs = place.runs("r.jsonl");
     runs.iter().for_each(is_sound);
     let cut = recovery_after(&runs, "redis", Fault::Cut);

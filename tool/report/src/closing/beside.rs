@@ -79,7 +79,9 @@ pub(crate) fn beside<'v, 'a>(
     let second = ranked.get(1).filter(|_| is_look);
     let mut found = Beside {
         figure,
-        next: second.and_then(|(second, _)| look(figure, best, second, ranked.len())),
+        next: second
+            .and_then(|(second, _)| look(figure, best, second, ranked.len()))
+            .filter(|look| look.chance <= MOST),
         order,
         ranked,
     };
@@ -258,7 +260,6 @@ impl Beside<'_, '_> {
             }
             _ => values.push(("why", String::new())),
         }
-        values.push(("runs", String::new()));
         values
     }
 
@@ -280,15 +281,14 @@ impl Beside<'_, '_> {
                 now,
                 format!("No difference in {what}{{with}}, within 5 % ({{list}})."),
             ),
-            Order::Untested(_) | Order::Open(_)
-                if self.is_plain() || matches!(self.order, Order::Untested(_)) =>
-            {
-                (
-                    then,
-                    format!("{says}{{with}} ({{list}}; {{runs}}not tested)."),
-                )
+            Order::Untested(_) => (
+                then,
+                format!("{says}{{with}} ({{list}}; {{runs}}not tested)."),
+            ),
+            Order::Open(_) if self.is_plain() => {
+                (then, format!("{says}{{with}} ({{list}}; not tested)."))
             }
-            Order::Untested(_) | Order::Open(_) => (
+            Order::Open(_) => (
                 now,
                 format!("No difference in {what} is shown{{with}} ({{list}}){{why}}."),
             ),
@@ -361,10 +361,10 @@ fn percent_of(chance: f64) -> u64 {
     ((100.0 * chance).round() as u64).max(1)
 }
 
-/// ` with 200 workers`, ` (owner killed)`; empty where nothing was swept.
+/// ` with 200 workers`, ` with the owner killed`; empty where nothing was swept.
 pub(super) fn with(at: At) -> String {
     match (at.fault, place(at).as_str()) {
-        (Some(fault), _) => format!(" ({})", struck(fault)),
+        (Some(fault), _) => format!(" with the {}", struck(fault)),
         (None, "") => String::new(),
         (None, place) => format!(" with {place}"),
     }

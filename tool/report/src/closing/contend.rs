@@ -8,7 +8,7 @@ use crate::format::{each_once, exact, grouped, percent, range};
 use crate::requests::short;
 use jostle_model::plan::{Range, Workload};
 use jostle_model::record::{LimitedBy, PerWorker, Reason, Run, Waits};
-use jostle_model::{Nanos, Plan};
+use jostle_model::{Busy, Nanos, Plan};
 use jostle_stats::checks::rotations::{LEAST, cut};
 use jostle_stats::checks::{exclusion, lost_update};
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
@@ -133,7 +133,9 @@ pub(super) enum Fair {
 pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
     let mut points = told(view);
     let decided = beside(view, fairness()).filter(|found| found.order == Order::Decided);
-    let best = decided.map(|found| found.best());
+    // One with too few turns is told as such.
+    let is_told = |best: &String| points.iter().any(|point| short(point.target) == *best);
+    let best = decided.map(|found| found.best()).filter(is_told);
     let ways = points.iter();
     let ways = each_once(ways.filter_map(|point| way_of_service(view.plan(), point)));
     let Some(at) = points.first().map(|point| point.at) else {
@@ -317,15 +319,14 @@ fn from_to(few: &PointSummary<'_>, many: &PointSummary<'_>) -> String {
 
 /// `flock 763 ns, sysv 868 ns`, of targets of which no row of the table tells that.
 pub(super) fn uncontended(view: &View<'_, '_>) -> Vec<Values> {
-    let holds = view
-        .plan()
-        .hold
-        .is_some_and(|hold| hold.span() > Nanos::ZERO);
+    let plan = view.plan();
+    let is_pause = |time: Busy| time.span() > Nanos::ZERO;
+    let pauses = plan.hold.is_some_and(is_pause) || plan.idle.is_some_and(is_pause);
     listed(&view.all.iter().collect::<Vec<_>>(), |points| {
         let mut points = points.iter();
         let is_told =
-            |point: &&PointSummary<'_>| point.at.workers == Some(1) && !holds && point.is_usable();
-        match points.clone().any(|point| is_told(point)) {
+            |point: &&PointSummary<'_>| point.at.workers == Some(1) && !pauses && point.is_usable();
+        match points.clone().any(is_told) {
             true => None,
             false => points.find_map(|point| Some(time(point.own_cost?.pair_ns))),
         }

@@ -42,6 +42,10 @@ pub(super) fn worst(view: &View<'_, '_>) -> Vec<Values> {
         let worst = all
             .iter()
             .filter_map(|one| Some((*one.granted_ns.last()?, one)));
+        if let Some(one) = all.iter().find(|one| one.never > 0) {
+            let (within, after) = (time(one.within_ns as f64), struck(one.fault));
+            return Some(format!(">{within} ({after})"));
+        }
         let (ns, one) = worst.max_by(|one, other| one.0.total_cmp(&other.0))?;
         let delayed = one.worst_delays;
         let delayed = delayed.filter(|_| ns > SLOW * one.median_ns.unwrap_or(ns));
@@ -107,32 +111,27 @@ pub(super) fn promised(view: &View<'_, '_>) -> Vec<Values> {
     })
 }
 
-/// For how long two owned the lock; None where one cannot know.
+/// For how long two owned the lock; None where that was not seen.
 fn longest(points: &[&PointSummary<'_>]) -> Option<u64> {
     let all = summaries(points).into_iter();
-    all.filter_map(|one| one.two_believed_ns).max()
+    all.filter_map(|one| one.two_believed_ns)
+        .max()
+        .filter(|ns| *ns > 0)
 }
 
-/// That of each target, the name behind it where there are several; or that it was not seen.
+/// That of each target, the name behind it where there are several.
 pub(super) fn two_owners(view: &View<'_, '_>) -> Vec<Values> {
-    let mut known = by_target(&view.points, |points| Some(longest(points)?.to_string()));
-    let is_known = !known.is_empty();
-    known.retain(|(_, ns)| ns != "0");
     let is_named = targets(&view.points).len() > 1;
-    let told = known.iter().map(|(name, ns)| {
-        let time = time(ns.parse().unwrap_or(f64::NAN));
-        match is_named {
-            true => format!("{time} ({name})"),
-            false => time,
-        }
+    let known = by_target(&view.points, |points| Some(time(longest(points)? as f64)));
+    let told = known.into_iter().map(|(name, time)| match is_named {
+        true => format!("{time} ({name})"),
+        false => time,
     });
     let list: Vec<String> = told.collect();
-    let said = match list.is_empty() {
-        true if !is_known => return Vec::new(),
-        true => "At no time did two processes believe that they owned the lock".to_owned(),
-        false => format!("There were two owners for up to {}", list.join(", ")),
-    };
-    vec![vec![("said", said)]]
+    match list.is_empty() {
+        true => Vec::new(),
+        false => vec![vec![("list", list.join(", "))]],
+    }
 }
 
 /// From what the old owner learned it.
@@ -166,18 +165,18 @@ fn of_two_owners(
     what: fn(&[Summary]) -> &'static str,
 ) -> Vec<Values> {
     each(&view.points, |points| {
-        longest(points).filter(|ns| *ns > 0)?;
+        longest(points)?;
         let all = summaries(points);
         let (count, runs) = all.iter().map(of).fold((0, 0), |(count, runs), one| {
             (count + one.count, runs + one.of)
         });
         let how_often = match (count, runs) {
             (_, 0) => return None,
-            (0, _) => "never".to_owned(),
+            (0, runs) => format!("in none of {runs} runs"),
             (count, runs) if count == runs => "every time".to_owned(),
             (count, runs) => format!("in {count} of {runs} runs"),
         };
-        Some(format!("{} {how_often}", what(&all)))
+        Some(format!("{how_often} {}", what(&all)))
     })
 }
 
@@ -244,8 +243,8 @@ mod tests {
         );
         assert_eq!(
             of("Two owners"),
-            "There were two owners for up to 600 us (redis). redis: the old owner learned it from its \
-             release every time."
+            "There were two owners for up to 600 us (redis). redis: every time the old owner learned it \
+             from its release."
         );
     }
 }

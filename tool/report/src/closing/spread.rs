@@ -32,7 +32,10 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
     if !weak.is_empty() {
         let busiest = weak.iter().filter_map(|p| busy(p)).reduce(f64::max);
         let busy = busiest.map_or(String::new(), |busy| {
-            format!(" (busy up to {:.0} % of their time)", 100.0 * busy.min(1.0))
+            format!(
+                " (the busiest for {:.0} % of its time)",
+                100.0 * busy.min(1.0)
+            )
         });
         said.push(format!(
             "with {} the generators were the limit{busy}: the rates are theirs, not the server's",
@@ -78,7 +81,7 @@ fn server_limited(points: &[&PointSummary<'_>]) -> Option<String> {
     let in_flight = spread.map_or(0, |spread| spread.in_flight);
     Some(format!(
         "with {} the server was the limit at {in_flight} in flight: {} generators did {:.2} to \
-         {:.2} times as much as {}, and no generator was busy for more than {:.0} % of its time ({})",
+         {:.2} times as much as {}, and the busiest of all was busy for {:.0} % of its time ({})",
         generators(points),
         pair.many,
         pair.ratio.low,
@@ -209,7 +212,7 @@ mod tests {
                 SAME,
                 [0.95, 0.93],
                 [Generator, Generator],
-                "busy up to 95 % of their time",
+                "the busiest for 95 % of its time",
             ),
         ];
         for (ratios, busy, limits, text) in table {

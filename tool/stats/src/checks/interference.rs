@@ -1,4 +1,4 @@
-//! Did interrupts or tracers take time of our own threads, or was the clock slewed?
+//! Did interrupts, tracers or programs on other CPUs slow our own threads, or was the clock slewed?
 //!
 //! An interrupt, and a program that a system call calls, run on account of the thread that they
 //! interrupt: no account of CPU time shows them, and [`super::neighbours`] cannot. Nor can it show
@@ -28,7 +28,7 @@ const CLOCK: f64 = 0.01;
 
 check! {
     "interference" in "interrupts/s":
-        "Did interrupts or tracers take time of our own threads, or was the clock slewed?";
+        "Did interrupts, tracers or programs on other CPUs slow our own threads, or was the clock slewed?";
     threshold: text!(
         "timers and performance counters interrupted a CPU more than {MOST_PER_S:.0} times a \
          second beyond its tick (up to {TICK_PER_S:.0}), beside the anchor, or within the \
@@ -50,8 +50,9 @@ check! {
     fooled_by: "a program that opens performance events and counts next to nothing with them; a \
                 server that sets many timers while nobody asks it; a timer that is set within the \
                 window alone while ours sleep as often; tracers of another user, and in a \
-                container; an eBPF program that is pinned to a file",
-    advice: "stop what is named, or find the timer (`/proc/timer_list`)",
+                container; an eBPF program that is pinned to a file; programs on other CPUs that leave caches \
+                and memory alone, as ksmd did",
+    advice: "stop what is named, find the timer (`/proc/timer_list`), or wait until others end",
     words: seen,
 }
 
@@ -63,7 +64,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Found> {
         judged.iter().partition(|run| finding(run).is_some());
     let (found, text) = finding(with.first()?)?;
     let seen = format!("{text}{}", slower(&with, &without));
-    Some(found.seen(seen).remedy(Remedy::Again))
+    let again = found.remedy.is_none().then_some(Remedy::Again);
+    let remedy = found.remedy.clone().or(again);
+    Some(found.seen(seen).remedy(remedy))
 }
 
 /// A run's finding, and its words.
@@ -102,7 +105,8 @@ fn finding(run: &Run) -> Option<(Found, String)> {
              is in no account",
             percent(share)
         );
-        return Some((suspect(share, ELSEWHERE).unit("share"), text));
+        let found = suspect(share, ELSEWHERE).unit("share");
+        return Some((found.remedy(Remedy::wait_quiet()), text));
     }
     let places = [
         (found.anchor.as_ref(), Some(0), "while no worker worked"),
@@ -254,7 +258,7 @@ mod tests {
         let accounts = run.around.accounts.as_mut().unwrap();
         accounts.whole_s = Some(3.4);
         let said = text(std::slice::from_ref(&run)).unwrap();
-        assert!(said.starts_with("others used 73 % of the CPUs"), "{said}");
+        assert!(said.starts_with("others used 73.0 % of the CPUs"), "{said}");
         // A server whose processes are not known may be among them.
         let mut served = run.clone();
         served.server = Some(Server::default());

@@ -23,7 +23,7 @@ check! {
          that ours may use; C the greatest rate that was seen; d the share in which one of \
          ours waited meanwhile. The lower end is X where f is at most {1}. Either end is {0} \
          off or more: SUSPECT, with both ends; more than {2} off: INVALID, printed as \
-         `>=` or `<=` and the end that is not. Both are for `absolute` and `distribution`. \
+         `>=` or `<=` and the end that is not, unless `interference` was seen. Both are for `absolute` and `distribution`. \
          Times, shares and CPU time are taken from the runs whose own bound is less than {0} \
          off, and in which f is below {3} (without kernel threads that may work for a server; \
          one worker that does not sleep may have more). They are not shown without any: \

@@ -20,7 +20,8 @@ use jostle_stats::summary::{OneBound, PointSummary, summarize};
 /// Controls agree within this. A free pair's differ by 7 to 20 %, a service's by 10 to 60 %,
 /// with nothing beside them: what is within their span is true of them.
 const APART: f64 = 0.30;
-/// Share of the CPUs that other programs may have used in a control: within what a control scatters.
+/// Share of the CPUs that other programs may have used in a control, in the mean over its time:
+/// within what a control scatters.
 pub(super) const QUIET: f64 = 0.03;
 
 /// A figure printed of a session.
@@ -166,6 +167,7 @@ impl Missed {
 #[derive(Debug)]
 pub(super) struct Trial {
     pub plant: String,
+    pub line: String,
     pub expected: Option<Expected>,
     /// The verdict beside the plant.
     pub is: Status,
@@ -206,6 +208,7 @@ pub(super) fn judged(sessions: &[Session]) -> Vec<Trial> {
         let point = points[CONTROLS].first();
         Trial {
             plant: planted.plant.clone(),
+            line: planted.line.clone(),
             expected: planted.expected,
             is: point.map_or(Status::Invalid, |point| point.verdict.is),
             outcomes: Figure::ALL.map(|figure| outcome(figure, &printed)),
