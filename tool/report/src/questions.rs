@@ -1,8 +1,9 @@
 //! Ten questions that pages of lab/record must answer by their title and first figure alone, and ten
 //! that the terminal must answer: no later wording may lose the words of an answer. The former were
 //! chosen with the titles in view. Titles and a question were changed after the first of two readers
-//! who had seen neither code nor program; the second answered ten of ten, nine of them surely. Of the
-//! latter two such readers answered five and six surely; the sentences were then changed.
+//! who had seen neither code nor program; the second answered ten of ten, nine of them surely. Two
+//! such readers answered four and five of ten questions about the terminal surely; the sentences were
+//! then changed, and these questions taken from theirs.
 
 use crate::{ResultSet, html, read_from, render};
 use std::path::Path;
@@ -20,7 +21,7 @@ Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The ser
 Which of the two answers faster when two workers ask for one lock after another? | old | 2 | p99 time to acquire | lockd 28 us | redis 1.1 ms
 Which of flock, fcntl and sysv is the fairest? | lockscale | 1 | flock 3 to 18 (varied as by lot) | sysv 9 to 10 (in order)";
 
-/// The same for what a terminal shows.
+/// Questions that the printed table and its lines must answer, in the same columns.
 const IN_A_TERMINAL: &str = "\
 Which of flock and sysv serves its workers more evenly? | default | 1 | The order of service differs | (in order)
 Is one of the two faster, and what would show it? | default | 1 | a hold of 1 ms allows 1,000 locks/s at most | -b 0 -i 0

@@ -11,7 +11,7 @@ use crate::summary::PointSummary;
 /// The least ratio of the best's worst run to the worst's best one.
 const LEAST: f64 = 1.25;
 
-/// What chance does more often than not is no look: so much is for whoever tells it.
+/// A look whose chance is above this must not be shown as one.
 pub const MOST: f64 = 0.5;
 
 /// One target beside another, after few runs.

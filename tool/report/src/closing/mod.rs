@@ -335,7 +335,7 @@ pub(crate) fn each<'v, 'a>(
     shared(by_target(points, says), beside::targets(points).len() > 1)
 }
 
-/// What is told of each target, in one list, behind their names where there are several targets.
+/// One list of what is told of each target; where there are several, each has its name.
 fn listed<'v, 'a>(
     points: &[&'v PointSummary<'a>],
     says: impl Fn(&[&'v PointSummary<'a>]) -> Option<String>,

@@ -77,7 +77,7 @@ fn more_workers(
         return None;
     }
     let ratio = by_block(alone, many, figures::THROUGHPUT)?;
-    // Of the table's figures, where those agree with the pairs.
+    // The reader can check the quotient of the table's figures; the pairs decide.
     let printed = many.median(figures::THROUGHPUT)? / alone.median(figures::THROUGHPUT)?;
     let noun = noun(plan);
     Some(match ratio.outcome {
