@@ -2,7 +2,7 @@
 
 use crate::ResultSet;
 use crate::columns::{Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, throughput};
-use crate::format::{counted, grouped, percent, time};
+use crate::format::{grouped, percent, time};
 use jostle_model::plan::Workload;
 use jostle_model::record::Run;
 use jostle_stats::figures;
@@ -77,8 +77,8 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     )];
     if all.dropped_at_end > 0 {
         said.push(format!(
-            "Of those dropped, {} still waited when a window closed.",
-            counted(all.dropped_at_end, "request")
+            "{} of the dropped requests still waited when a window closed.",
+            grouped(all.dropped_at_end)
         ));
     }
     said.extend(

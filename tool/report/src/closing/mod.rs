@@ -148,7 +148,7 @@ static CLAUSES: &[Clause] = &[
     (RECOVER, "Next grant", Told(recover::worst), "Worst case: {list}."),
     (RECOVER, "Next grant", Told(recover::never), EACH),
     (RECOVER, "Next grant", Told(recover::kept), EACH),
-    (RECOVER, "Two owners", Told(recover::two_owners), "There were two owners for up to {list}."),
+    (RECOVER, "Two owners", Told(recover::two_owners), "There were two owners for up to: {list}."),
     (RECOVER, "Two owners", Told(recover::told), EACH),
     (RECOVER, "Two owners", Told(recover::stopped), EACH),
     (RECOVER, "Promise", Told(recover::promised), EACH),

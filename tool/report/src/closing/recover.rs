@@ -1,8 +1,7 @@
 //! The clauses of `recover`: when the next grant comes after each fault, for how long two owned the
 //! lock, and what the table has no column for.
 
-use super::beside::targets;
-use super::{Values, View, by_target, each, listed};
+use super::{Values, View, each, listed};
 use crate::format::time;
 use crate::recover::struck;
 use jostle_model::record::Delays;
@@ -119,19 +118,9 @@ fn longest(points: &[&PointSummary<'_>]) -> Option<u64> {
         .filter(|ns| *ns > 0)
 }
 
-/// That of each target, the name behind it where there are several.
+/// That of each target.
 pub(super) fn two_owners(view: &View<'_, '_>) -> Vec<Values> {
-    let is_named = targets(&view.points).len() > 1;
-    let known = by_target(&view.points, |points| Some(time(longest(points)? as f64)));
-    let told = known.into_iter().map(|(name, time)| match is_named {
-        true => format!("{time} ({name})"),
-        false => time,
-    });
-    let list: Vec<String> = told.collect();
-    match list.is_empty() {
-        true => Vec::new(),
-        false => vec![vec![("list", list.join(", "))]],
-    }
+    listed(&view.points, |points| Some(time(longest(points)? as f64)))
 }
 
 /// From what the old owner learned it.
@@ -243,7 +232,7 @@ mod tests {
         );
         assert_eq!(
             of("Two owners"),
-            "There were two owners for up to 600 us (redis). redis: every time the old owner learned it \
+            "There were two owners for up to: redis 600 us. redis: every time the old owner learned it \
              from its release."
         );
     }
