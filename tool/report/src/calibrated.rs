@@ -124,18 +124,11 @@ fn notes(calibrated: &Calibrated) -> Vec<(String, String)> {
 }
 
 fn closing(calibrated: &Calibrated) -> String {
-    let count = |outcome| {
-        calibrated
-            .rows
-            .iter()
-            .filter(|row| row.outcome == outcome)
-            .count()
-    };
-    let (passed, failed, untold) = (
-        count(Outcome::Pass),
-        count(Outcome::Fail),
-        count(Outcome::CannotTell),
-    );
+    let outcomes = [Outcome::Pass, Outcome::Fail, Outcome::CannotTell];
+    let [passed, failed, untold] = outcomes.map(|outcome| {
+        let rows = calibrated.rows.iter();
+        rows.filter(|row| row.outcome == outcome).count()
+    });
     let tried = passed + failed;
     let mut text = format!("jostle found what was planted in {passed} of {tried} rows");
     if failed > 0 {
@@ -164,10 +157,9 @@ pub(crate) fn sentence(specimens: &Specimens) -> String {
     if !specimens.failed.is_empty() {
         text += &format!(", FAILED: {}", specimens.failed.join(", "));
     }
-    match specimens.cannot_tell.len() {
-        0 => {}
-        1 => text += "; 1 more could not be tried",
-        untold => text += &format!("; {untold} more could not be tried"),
+    let untold = specimens.cannot_tell.len();
+    if untold > 0 {
+        text += &format!("; {untold} more could not be tried");
     }
     text + "."
 }

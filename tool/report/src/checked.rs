@@ -78,11 +78,8 @@ fn left_out(set: &ResultSet) -> Option<String> {
 /// CPU time of tasks whose owner could not be found, if it is more than 1 % of all.
 fn unexplained(set: &ResultSet) -> Option<String> {
     const WORTH: f64 = 0.01;
-    let accounts = || {
-        set.runs
-            .iter()
-            .filter_map(|run| run.around.accounts.as_deref())
-    };
+    let runs = || set.runs.iter();
+    let accounts = || runs().filter_map(|run| run.around.accounts.as_deref());
     let known = || accounts().filter_map(|a| Some((a, a.unexplained_s?)));
     let all_s: f64 = known().map(|(a, _)| a.between_s * a.cpus as f64).sum();
     let share = known().map(|(_, s)| s).sum::<f64>() / all_s.max(f64::MIN_POSITIVE);
@@ -96,11 +93,8 @@ fn unexplained(set: &ResultSet) -> Option<String> {
 
 /// Whether two owners were seen at a time, and how short an overlap would not have been seen.
 pub(crate) fn safety(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
-    let seen: Vec<&Exclusion> = set
-        .runs
-        .iter()
-        .filter_map(|p| p.exclusion.as_ref())
-        .collect();
+    let seen = set.runs.iter().filter_map(|run| run.exclusion.as_ref());
+    let seen: Vec<&Exclusion> = seen.collect();
     if seen.is_empty() {
         let plan = &set.experiment.plan;
         let why = match plan.measure == Some(Measure::Counts) {
@@ -133,12 +127,10 @@ pub(crate) fn safety(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         let compared = counted(tokens, "fencing token");
         format!("{compared} compared, {} out of order", grouped(behind))
     });
-    let said = [unseen(points), coverage(&seen), tokens, across(&seen)];
-    let said = said.into_iter().flatten();
-    std::iter::once(parts.join(", "))
-        .chain(said)
-        .collect::<Vec<_>>()
-        .join("; ")
+    let more = [unseen(points), coverage(&seen), tokens, across(&seen)];
+    let mut said = vec![parts.join(", ")];
+    said.extend(more.into_iter().flatten());
+    said.join("; ")
 }
 
 /// Stamps and witness lie between the calls of the lock and the time in which an overlap is seen.
@@ -217,10 +209,8 @@ fn watched(set: &ResultSet) -> Option<String> {
 }
 
 fn coverage(seen: &[&Exclusion]) -> Option<String> {
-    let least = seen
-        .iter()
-        .filter_map(|e| e.reader_coverage)
-        .reduce(f64::min)?;
+    let known = seen.iter().filter_map(|e| e.reader_coverage);
+    let least = known.reduce(f64::min)?;
     (least < 1.0).then(|| {
         format!(
             "a writer looked at {} of the readers, and would have missed an overlap with another",
@@ -354,8 +344,7 @@ fn thinned(points: &[PointSummary<'_>]) -> Option<String> {
 mod tests {
     use super::{adds_to_many, details, safety};
     use crate::{ResultSet, made};
-    use jostle_model::record::Across;
-    use jostle_model::record::OwnCost;
+    use jostle_model::record::{Across, OwnCost};
     use jostle_stats::summary::summarize;
 
     fn checked_text(set: &ResultSet) -> String {
@@ -398,11 +387,8 @@ mod tests {
     fn costing(costs: [(&str, f64, f64); 2]) -> String {
         let mut set = made::set();
         for (target, pair, added) in costs {
-            let cost = made::cost(pair, added);
-            set.experiment
-                .calibration
-                .own_cost
-                .insert(target.to_owned(), cost);
+            let own = &mut set.experiment.calibration.own_cost;
+            own.insert(target.to_owned(), made::cost(pair, added));
         }
         checked_text(&set)
     }

@@ -2,7 +2,7 @@
 //! share. The columns of a single workload are in that workload's module.
 
 use crate::connect;
-use crate::format::{grouped, plus_minus, significant};
+use crate::format::{grouped, plus_minus, significant, time};
 use crate::grid::DETAIL;
 use crate::requests::short;
 use jostle_model::plan::Workload;
@@ -143,6 +143,12 @@ pub(crate) fn one_bound(point: &PointSummary<'_>) -> Option<String> {
         OneBound::AtLeast(per_s) => format!(">={}", three(per_s)),
         OneBound::AtMost(per_s) => format!("<={}", three(per_s)),
     })
+}
+
+/// The longest wait, a lower bound where the end of the window cut it off.
+pub(crate) fn longest_wait(point: &PointSummary<'_>) -> Option<String> {
+    let bound = if point.longest_wait_is_cut { ">=" } else { "" };
+    Some(format!("{bound}{}", time(point.longest_wait_ns? as f64)))
 }
 
 /// The share of the window in which nothing else ran, if the figure is from that alone, or

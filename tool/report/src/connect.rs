@@ -91,19 +91,17 @@ fn limits(set: &ResultSet) -> Option<String> {
         }
     }
     let several = nearest.len() > 1;
-    let each: Vec<String> = nearest
-        .iter()
-        .map(|((target, sources), limit)| {
-            let of = match several {
-                true => {
-                    let from = counted(sources.unwrap_or(1), "source");
-                    format!(" ({target} from {from})")
-                }
-                false => String::new(),
-            };
-            format!("{} at {}{of}", limit.name, grouped(limit.at))
-        })
-        .collect();
+    let each = nearest.iter().map(|((target, sources), limit)| {
+        let of = match several {
+            true => {
+                let from = counted(sources.unwrap_or(1), "source");
+                format!(" ({target} from {from})")
+            }
+            false => String::new(),
+        };
+        format!("{} at {}{of}", limit.name, grouped(limit.at))
+    });
+    let each: Vec<String> = each.collect();
     (!each.is_empty()).then(|| format!("The next limit: {}.", each.join("; ")))
 }
 

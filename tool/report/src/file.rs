@@ -21,17 +21,11 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file has results, and may not be overwritten.
-    #[error("{path} holds results already; name another file, or replace it with --overwrite")]
-    Exists {
-        /// The file.
-        path: String,
-    },
+    #[error("{0} holds results already; name another file, or replace it with --overwrite")]
+    Exists(String),
     /// Another process writes it.
-    #[error("another jostle writes to {path}; wait until it ends, or name another file")]
-    Busy {
-        /// The file.
-        path: String,
-    },
+    #[error("another jostle writes to {0}; wait until it ends, or name another file")]
+    Busy(String),
     /// The system refused.
     #[error("cannot {call} {path}: {cause}; {remedy}")]
     System {
@@ -46,15 +40,12 @@ pub enum FileError {
     },
     /// The file, or its directory, was removed while it was written.
     #[error(
-        "{path} was removed during the run, and the results in it are lost; name a file with -o \
+        "{0} was removed during the run, and the results in it are lost; name a file with -o \
          whose directory stays"
     )]
-    Removed {
-        /// The file.
-        path: String,
-    },
+    Removed(String),
     /// A line is not a record, or is out of place.
-    #[error("{path}, line {line}: {problem}; remove the line to read the others")]
+    #[error("{path}, line {line}: {problem}; {remedy}")]
     Line {
         /// The file.
         path: String,
@@ -62,6 +53,8 @@ pub enum FileError {
         line: usize,
         /// The fault in the line.
         problem: String,
+        /// The remedy; of the first line, that the file does not begin as a result file does.
+        remedy: &'static str,
     },
     /// A line does not end.
     #[error(
@@ -88,22 +81,9 @@ pub enum FileError {
         /// The version that it names.
         found: String,
     },
-    /// It does not begin as a result file does.
-    #[error("{path}, line {line}: {problem}; a result file, as -o writes it, begins otherwise")]
-    Foreign {
-        /// The file.
-        path: String,
-        /// From 1.
-        line: usize,
-        /// The fault.
-        problem: String,
-    },
     /// There is not one whole experiment record in it.
-    #[error("{path} holds no results; a result file is what -o writes")]
-    Empty {
-        /// The file.
-        path: String,
-    },
+    #[error("{0} holds no results; a result file is what -o writes")]
+    Empty(String),
 }
 
 impl FileError {
@@ -112,6 +92,7 @@ impl FileError {
             path: path.to_owned(),
             line,
             problem: problem.to_owned(),
+            remedy: "remove the line to read the others",
         }
     }
 
@@ -169,7 +150,7 @@ impl Writer {
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Writer, FileError> {
         let writer = Writer::open(path)?;
         match writer.keeps_bytes.is_some() && !overwrite {
-            true => Err(FileError::Exists { path: writer.path }),
+            true => Err(FileError::Exists(writer.path)),
             false => Ok(writer),
         }
     }
@@ -203,7 +184,7 @@ impl Writer {
         let found = file.metadata().map_err(system)?;
         // File systems without locks are written to as they are.
         if found.is_file() && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-            return Err(FileError::Busy { path: name });
+            return Err(FileError::Busy(name));
         }
         Ok(Writer {
             path: name,
@@ -228,9 +209,7 @@ impl Writer {
         (&self.file).write_all(line.as_bytes()).map_err(system)?;
         self.sync().map_err(system)?;
         match self.is_removed().map_err(system)? {
-            true => Err(FileError::Removed {
-                path: self.path.clone(),
-            }),
+            true => Err(FileError::Removed(self.path.clone())),
             false => Ok(()),
         }
     }
@@ -245,16 +224,10 @@ impl Writer {
     /// Pipes, terminals and devices have no disk to wait for, and say so.
     fn sync(&self) -> io::Result<()> {
         use ErrorKind::{InvalidInput, ReadOnlyFilesystem, Unsupported};
-        match self.file.sync_data() {
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    InvalidInput | ReadOnlyFilesystem | Unsupported
-                ) =>
-            {
-                Ok(())
-            }
-            other => other,
+        let synced = self.file.sync_data();
+        match synced.as_ref().map_err(io::Error::kind) {
+            Err(InvalidInput | ReadOnlyFilesystem | Unsupported) => Ok(()),
+            _ => synced,
         }
     }
 }
@@ -329,13 +302,20 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, 
                 add(&mut sets, record).map_err(|problem| FileError::line(path, line, problem))?;
             }
             Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => torn = Some(line),
-            Err(error) if sets.is_empty() => return Err(foreign(error)),
+            // If the first line is no record, the whole file is no result file.
+            Err(FileError::Line { problem, .. }) if sets.is_empty() => {
+                return Err(FileError::Line {
+                    path: path.to_owned(),
+                    line,
+                    problem,
+                    remedy: "a result file, as -o writes it, begins otherwise",
+                });
+            }
             Err(error) => return Err(error),
         }
     }
-    let last = sets.last_mut().ok_or_else(|| FileError::Empty {
-        path: path.to_owned(),
-    })?;
+    let empty = || FileError::Empty(path.to_owned());
+    let last = sets.last_mut().ok_or_else(empty)?;
     last.notes.extend(torn.map(|line| torn_note(path, line)));
     Ok(sets)
 }
@@ -370,22 +350,6 @@ pub(crate) fn torn_note(path: &str, line: usize) -> String {
     format!(
         "{path}, line {line}, was torn by a crash and is left out; what stands before it is whole"
     )
-}
-
-/// If the first line is no record, the whole file is no result file.
-fn foreign(error: FileError) -> FileError {
-    match error {
-        FileError::Line {
-            path,
-            line,
-            problem,
-        } => FileError::Foreign {
-            path,
-            line,
-            problem,
-        },
-        other => other,
-    }
 }
 
 /// The versions that are read, as a sentence lists them.
@@ -437,11 +401,7 @@ pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, Fi
     // Files of older versions may contain passwords, which must not be printed.
     let text = String::from_utf8_lossy(bytes);
     let text = redacted(&text);
-    let wrong = |problem| FileError::Line {
-        path: path.to_owned(),
-        line,
-        problem,
-    };
+    let wrong = |problem: String| FileError::line(path, line, &problem);
     record_from_json(&text).map_err(|error| match error {
         NotARecord::Schema(found) => FileError::Schema {
             path: path.to_owned(),

@@ -56,10 +56,8 @@ impl<'a> Footnotes<'a> {
 
     /// The notes without their numbers: `rows 2, 4-6: the window holds 2 rotations`.
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.notes
-            .iter()
-            .map(|note| text(note, self.rows))
-            .collect()
+        let notes = self.notes.iter();
+        notes.map(|note| text(note, self.rows)).collect()
     }
 }
 

@@ -57,9 +57,9 @@ pub(crate) fn percent_typed(share: f64) -> String {
     ((100.0 * share * 1e9).round() / 1e9).to_string()
 }
 
-/// Seconds with up to three significant digits and no idle zeros: `0.25`, `5`.
-pub fn seconds(value: f64) -> String {
-    let text = significant(value, 3);
+/// So many significant digits at most, whole numbers never cut, no idle zeros: `0.25`, `5`.
+pub(crate) fn trimmed(value: f64, digits: usize) -> String {
+    let text = significant(value, digits);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
@@ -256,7 +256,7 @@ mod tests {
             (120.0, "120"),
             (1.5, "1.5"),
         ] {
-            assert_eq!(seconds(value), text);
+            assert_eq!(trimmed(value, 3), text);
         }
     }
 

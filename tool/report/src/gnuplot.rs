@@ -86,10 +86,8 @@ fn micros(time: Option<Busy>) -> i64 {
 /// The requested duration, or the longest window if pilots decided. As in lockscale, whole
 /// seconds and at least one.
 fn duration_s(plan: &Plan, points: &[PointSummary<'_>]) -> u64 {
-    let windows = points
-        .iter()
-        .flat_map(|point| &point.runs)
-        .map(|run| run.window.window_s);
+    let runs = points.iter().flat_map(|point| &point.runs);
+    let windows = runs.map(|run| run.window.window_s);
     let seconds = match plan.duration {
         Some(duration) => duration.as_secs_f64(),
         None => windows.fold(0.0, f64::max),
@@ -98,16 +96,11 @@ fn duration_s(plan: &Plan, points: &[PointSummary<'_>]) -> u64 {
 }
 
 fn line(point: &PointSummary<'_>) -> String {
-    let invalid = |is: Status| is == Status::Invalid;
-    if invalid(point.verdict.is) {
-        let mut reasons = point.verdict.reasons.iter();
-        let why = reasons
-            .find(|reason| invalid(reason.is))
-            .map_or("", |r| r.text.as_str());
-        let place = point
-            .at
-            .fault
-            .map_or(swept(point).to_string(), |f| f.to_string());
+    if point.verdict.is_invalid() {
+        let why = point.verdict.why_invalid();
+        let why = why.map_or("", |reason| reason.text.as_str());
+        let fault = point.at.fault.map(|fault| fault.to_string());
+        let place = fault.unwrap_or_else(|| swept(point).to_string());
         return format!("# {place} INVALID: {why}\n");
     }
     let run = point.median_run();
@@ -282,11 +275,8 @@ mod tests {
         let mut set = made::set();
         set.runs
             .retain(|point| point.target == "flock" && point.at.workers == Some(10));
-        for (point, rate) in set
-            .runs
-            .iter_mut()
-            .zip([950.0, 10.0, 940.0, 990.0, 930.0, 945.0])
-        {
+        let rates = [950.0, 10.0, 940.0, 990.0, 930.0, 945.0];
+        for (point, rate) in set.runs.iter_mut().zip(rates) {
             point.throughput_per_s = rate;
             point.operations = 1000 + u64::from(point.run);
         }

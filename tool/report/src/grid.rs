@@ -128,9 +128,13 @@ impl Grid {
             };
             kept.retain(|at| *at != least);
         }
-        let cells = |row: &Vec<String>| kept.iter().map(|at| row[*at].clone()).collect();
+        self.of_columns(&kept)
+    }
+
+    fn of_columns(&self, columns: &[usize]) -> Grid {
+        let cells = |row: &Vec<String>| columns.iter().map(|at| row[*at].clone()).collect();
         Grid {
-            columns: kept.iter().map(|at| self.columns[*at].clone()).collect(),
+            columns: columns.iter().map(|at| self.columns[*at].clone()).collect(),
             rows: self.rows.iter().map(cells).collect(),
         }
     }
@@ -143,11 +147,12 @@ impl Grid {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         for gap in [2, 1] {
             if self.width(&all, &widths, gap) <= width {
-                return self.block(&all, &widths, gap);
+                return self.laid_out(&widths, gap);
             }
         }
         let blocks = self.blocks(&widths, width).into_iter();
-        let blocks = blocks.map(|block| self.block(&block, &widths, 2));
+        let blocks = blocks.map(|block| self.of_columns(&block));
+        let blocks = blocks.map(|block| block.laid_out(&block.widths(), 2));
         blocks.collect::<Vec<_>>().join("\n")
     }
 
@@ -206,52 +211,30 @@ impl Grid {
         if self.columns[at].close { 1 } else { gap }
     }
 
-    /// Some of the columns, with their titles and the cells of all rows.
-    fn block(&self, columns: &[usize], widths: &[usize], gap: usize) -> String {
-        let line = |cells: &dyn Fn(usize) -> String| {
-            let mut line = String::new();
-            for (nth, at) in columns.iter().enumerate() {
-                if nth > 0 {
-                    line += &" ".repeat(self.gap(*at, gap));
-                }
-                line += &padded(&one_line(&cells(*at)), widths[*at], self.columns[*at].left);
-            }
-            line.trim_end().to_owned() + "\n"
-        };
-        let mut text = String::new();
-        if columns
-            .iter()
-            .any(|at| !self.columns[*at].title[0].is_empty())
-        {
-            text += &line(&|at| self.columns[at].title[0].clone());
-        }
-        text += &line(&|at| self.columns[at].title[1].clone());
-        for row in &self.rows {
-            text += &line(&|at| row.get(at).cloned().unwrap_or_default());
-        }
-        text
-    }
-
     /// In lines of at most `width`, if words allow. The widest texts are broken into
     /// several lines within their cell.
     pub(crate) fn text_within(&self, width: usize) -> String {
-        let widths = self.widths_within(width);
+        self.laid_out(&self.widths_within(width), 2)
+    }
+
+    /// Titles and rows in columns of these widths, texts that are wider broken.
+    fn laid_out(&self, widths: &[usize], gap: usize) -> String {
         let upper = self.columns.iter().map(|c| c.title[0].as_str());
         let lower = self.columns.iter().map(|c| c.title[1].as_str());
         let mut text = String::new();
         if upper.clone().any(|title| !title.is_empty()) {
-            text += &self.line(&widths, upper);
+            text += &self.line(widths, gap, upper);
         }
-        text += &self.line(&widths, lower);
+        text += &self.line(widths, gap, lower);
         for row in &self.rows {
-            let cells = row.iter().zip(&widths);
+            let cells = row.iter().zip(widths);
             let broken: Vec<Vec<String>> = cells.map(|(cell, width)| lines(cell, *width)).collect();
             let deep = broken.iter().map(Vec::len).max().unwrap_or(0);
             for at in 0..deep {
                 let cells = broken
                     .iter()
                     .map(|cell| cell.get(at).map_or("", String::as_str));
-                text += &self.line(&widths, cells);
+                text += &self.line(widths, gap, cells);
             }
         }
         text
@@ -285,11 +268,10 @@ impl Grid {
     /// Narrows the widest column repeatedly until all columns fit.
     fn widths_within(&self, most: usize) -> Vec<usize> {
         let mut widths = self.widths();
-        let gap = |heading: &Heading| if heading.close { 1 } else { 2 };
-        let gaps: usize = self.columns.iter().skip(1).map(gap).sum();
-        let least: Vec<usize> = (0..widths.len()).map(|at| self.least_width(at)).collect();
-        while widths.iter().sum::<usize>() + gaps > most {
-            let columns = 0..widths.len();
+        let all: Vec<usize> = (0..widths.len()).collect();
+        let least: Vec<usize> = all.iter().map(|at| self.least_width(*at)).collect();
+        while self.width(&all, &widths, 2) > most {
+            let columns = all.iter().copied();
             let shrinkable =
                 columns.filter(|at| self.columns[*at].left && widths[*at] > least[*at]);
             let Some(widest) = shrinkable.max_by_key(|at| widths[*at]) else {
@@ -302,24 +284,20 @@ impl Grid {
 
     /// The width of the longest word of a column.
     fn least_width(&self, at: usize) -> usize {
-        let titles = self.columns[at]
-            .title
-            .iter()
-            .map(|title| title.chars().count());
+        let titles = self.columns[at].title.iter();
+        let titles = titles.map(|title| title.chars().count());
         let cells = self.rows.iter().filter_map(|row| row.get(at));
-        titles
-            .chain(cells.map(|cell| longest_word(cell)))
-            .max()
-            .unwrap_or(0)
+        let words = cells.map(|cell| longest_word(cell));
+        titles.chain(words).max().unwrap_or(0)
     }
 
-    fn line<'a>(&self, widths: &[usize], cells: impl Iterator<Item = &'a str>) -> String {
+    fn line<'a>(&self, wide: &[usize], gap: usize, cells: impl Iterator<Item = &'a str>) -> String {
         let mut line = String::new();
-        for ((heading, width), cell) in self.columns.iter().zip(widths).zip(cells) {
-            if !line.is_empty() {
-                line += if heading.close { " " } else { "  " };
+        for (at, (cell, width)) in cells.zip(wide).enumerate() {
+            if at > 0 {
+                line += &" ".repeat(self.gap(at, gap));
             }
-            line += &padded(&one_line(cell), *width, heading.left);
+            line += &padded(&one_line(cell), *width, self.columns[at].left);
         }
         line.trim_end().to_owned() + "\n"
     }

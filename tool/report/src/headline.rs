@@ -2,11 +2,11 @@
 
 use crate::columns::{
     Cell, Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED,
-    WORKERS, WORKERS_AND_NAMES, always, cpu, figure, half_interval, measured_by, median, micros,
-    once, one_bound, server_cpu, three, throughput, two,
+    WORKERS, WORKERS_AND_NAMES, always, cpu, figure, half_interval, longest_wait, measured_by,
+    median, micros, once, one_bound, server_cpu, three, throughput, two,
 };
 use crate::footnotes::Footnotes;
-use crate::format::{grouped, percent, significant, time};
+use crate::format::{grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use crate::requests::{self, named_once};
 use crate::workloads::shown;
@@ -44,10 +44,7 @@ pub(crate) static COLUMNS: &[Column] = &[
         (share >= WORTH_A_CELL).then(|| percent(share))
     })
     .detail(),
-    figure(["longest", "wait"], |point| {
-        Some(time(point.longest_wait_ns? as f64))
-    })
-    .rank(3),
+    figure(["longest", "wait"], longest_wait).rank(3),
     turns(["turns", "fewest"], |shares| shares.min).rank(1),
     turns(["per", "most"], |shares| shares.max).rank(1),
     turns(["worker", "none"], |shares| shares.none).rank(6),

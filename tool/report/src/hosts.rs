@@ -6,7 +6,8 @@
 
 use crate::columns::Shown;
 use crate::format::{each_once, grouped, percent, range, significant, time};
-use crate::grid::{Grid, Heading, Titled};
+use crate::grid::{Heading, Titled};
+use crate::recover::signed;
 use crate::requests::{named_once, short};
 use jostle_model::hosts::{HostCeiling, HostPart};
 use jostle_model::record::{Experiment, Run, Status};
@@ -21,6 +22,8 @@ const IN_FULL: usize = 8;
 const TITLE: &str = "Each host in the run of median rate, by its own clock and window, and its \
                      verdict over all runs (late: first worker after the agreed start, in rank \
                      0's time, ± what is not known of the clocks";
+const STAR: &str = "; * owns the tail: at least twice its share of the requests beyond everybody's \
+                    99th percentile";
 
 /// None where no point has hosts. Notes go on after those of the headline.
 pub(crate) fn table(
@@ -30,16 +33,11 @@ pub(crate) fn table(
 ) -> Option<Titled> {
     let points: Vec<Lines<'_>> = points.iter().filter_map(Lines::by_host).collect();
     let swept = swept(&points);
-    let columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|column| column.of_any(&points, experiment))
-        .collect();
+    let is_known = |column: &&Column| column.of_any(&points, experiment);
+    let columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
     let mut headings = vec![Heading::left("target").key()];
-    headings.extend(
-        swept
-            .iter()
-            .map(|swept| Heading::right(swept.heading[0], swept.heading[1]).key()),
-    );
+    let heading = |swept: &&Swept| Heading::right(swept.heading[0], swept.heading[1]).key();
+    headings.extend(swept.iter().map(heading));
     headings.push(Heading::left("host").key());
     headings.extend(columns.iter().map(|column| column.heading()));
     headings.push(Heading::left("verdict"));
@@ -71,21 +69,10 @@ pub(crate) fn table(
         rows.extend(rest(lines, &shown, &columns, swept.len() + 1, &mut notes));
     }
     let starred = points.iter().any(|lines| !lines.owners.is_empty());
-    let star = match starred {
-        true => {
-            "; * owns the tail: at least twice its share of the requests beyond everybody's \
-                 99th percentile"
-        }
-        false => "",
-    };
+    let star = if starred { STAR } else { "" };
     (!rows.is_empty()).then(|| Titled {
-        title: format!("{TITLE}{star}):"),
-        grid: Grid {
-            columns: headings,
-            rows,
-        },
         notes: notes.own,
-        is_detail: false,
+        ..Titled::new(&format!("{TITLE}{star}):"), headings, rows)
     })
 }
 
@@ -188,58 +175,47 @@ impl Line<'_> {
     }
 }
 
-struct Column {
-    title: [&'static str; 2],
-    shown: Shown,
-    cell: fn(&Line<'_>) -> Option<String>,
-}
-
-const fn column(
-    title: [&'static str; 2],
-    shown: Shown,
-    cell: fn(&Line<'_>) -> Option<String>,
-) -> Column {
-    Column { title, shown, cell }
-}
+/// Its title, in which rows its cells are printed, and their texts.
+struct Column([&'static str; 2], Shown, fn(&Line<'_>) -> Option<String>);
 
 /// Counts and start times are printed whatever the verdict, because they are facts. Columns
 /// printed once hardly change between points.
 static COLUMNS: &[Column] = &[
-    column(["", "workers"], Shown::Always, |line| {
+    Column(["", "workers"], Shown::Always, |line| {
         Some(grouped(line.part.workers))
     }),
-    column(["alone", "ops/s"], Shown::Once, |line| {
+    Column(["alone", "ops/s"], Shown::Once, |line| {
         Some(significant(line.ceiling()?.throughput_per_s, 3))
     }),
-    column(["", "ops/s"], Shown::Always, |line| {
+    Column(["", "ops/s"], Shown::Always, |line| {
         Some(significant(line.part.throughput_per_s, 3))
     }),
-    column(["", "p50"], Shown::UnlessInvalid, |line| {
+    Column(["", "p50"], Shown::UnlessInvalid, |line| {
         percentile(line, "p50")
     }),
-    column(["", "p99"], Shown::UnlessInvalid, |line| {
+    Column(["", "p99"], Shown::UnlessInvalid, |line| {
         percentile(line, "p99")
     }),
-    column(["CPU us", "/op"], Shown::UnlessInvalid, |line| {
+    Column(["CPU us", "/op"], Shown::UnlessInvalid, |line| {
         Some(significant(line.part.cpu_us_per_operation?, 2))
     }),
-    column(["", "busy"], Shown::Always, |line| {
+    Column(["", "busy"], Shown::Always, |line| {
         Some(percent(line.part.busy_share?.min(1.0)))
     }),
-    column(["", "late"], Shown::Always, |line| {
-        Some(signed_time(line.part.late_ns))
+    Column(["", "late"], Shown::Always, |line| {
+        Some(signed(line.part.late_ns))
     }),
-    column(["", "± clock"], Shown::Always, |line| {
+    Column(["", "± clock"], Shown::Always, |line| {
         Some(uncertainty(line.part.clock_within_ns))
     }),
-    column(["clock", "ahead"], Shown::Once, |line| {
-        Some(signed_time(line.part.clock_ahead_ns))
+    Column(["clock", "ahead"], Shown::Once, |line| {
+        Some(signed(line.part.clock_ahead_ns))
     }),
 ];
 
 impl Column {
     fn heading(&self) -> Heading {
-        let [upper, lower] = self.title;
+        let [upper, lower] = self.0;
         Heading {
             close: lower == "± clock",
             ..Heading::right(upper, lower)
@@ -256,14 +232,14 @@ impl Column {
                 first: true,
             })
         });
-        lines.any(|line| (self.cell)(&line).is_some())
+        lines.any(|line| (self.2)(&line).is_some())
     }
 
     fn cell(&self, line: &Line<'_>) -> String {
-        let text = match self.shown {
+        let text = match self.1 {
             Shown::Once if !line.first => return String::new(),
             Shown::UnlessInvalid if line.part.verdict.is == Status::Invalid => None,
-            _ => (self.cell)(line),
+            _ => (self.2)(line),
         };
         text.unwrap_or_else(|| "-".to_owned())
     }
@@ -274,11 +250,6 @@ fn percentile(line: &Line<'_>, name: &str) -> Option<String> {
     let latency = line.part.latency_ns.as_ref().filter(|_| timed);
     let nanos = latency?.percentiles.get(name)?;
     Some(time(*nanos as f64))
-}
-
-fn signed_time(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    format!("{sign}{}", time(nanos.unsigned_abs() as f64))
 }
 
 /// Rounded up to two digits: it must not look smaller than it is. Rank 0's own clock
@@ -373,7 +344,7 @@ fn rest(
         1 => "1 other".to_owned(),
         n => format!("{n} others"),
     });
-    row.extend(columns.iter().map(|column| match column.title {
+    row.extend(columns.iter().map(|column| match column.0 {
         ["", "workers"] => workers.clone(),
         ["", "ops/s"] => rates.clone(),
         _ => String::new(),

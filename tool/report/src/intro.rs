@@ -2,7 +2,7 @@
 
 use crate::ResultSet;
 use crate::command::options;
-use crate::format::{counted, range, seconds, time};
+use crate::format::{counted, range, time, trimmed};
 use jostle_model::plan::{Place, Workload};
 use jostle_model::record::{Experiment, Latencies};
 use jostle_stats::summary::PointSummary;
@@ -138,8 +138,8 @@ fn windows(set: &ResultSet) -> Option<String> {
         let all = set.runs.iter().map(|run| run.window.window_s);
         all.filter(|s| *s > 0.0)
     };
-    let shortest = seconds(windows().reduce(f64::min)?);
-    let longest = seconds(windows().reduce(f64::max)?);
+    let shortest = trimmed(windows().reduce(f64::min)?, 3);
+    let longest = trimmed(windows().reduce(f64::max)?, 3);
     Some(format!("{} s per point", range(shortest, &longest)))
 }
 

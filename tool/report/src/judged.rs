@@ -65,9 +65,7 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, File
         }
     }
     if found.watched.is_empty() && found.doubled.is_empty() {
-        return Err(FileError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(FileError::Empty(path.to_owned()));
     }
     Ok(found)
 }
@@ -315,19 +313,18 @@ pub(crate) fn machine(watched: &Watched) -> String {
             let hops: String = hops.clone().collect();
             format!("the server is {at} in another network namespace{hops}")
         }));
+        for (what, peers) in [
+            ("the command also to", &traffic.others),
+            ("the server to", &traffic.downstream),
+        ] {
+            for Peer {
+                at, connections, ..
+            } in peers
+            {
+                parts.push(format!("{what} {at} ({connections} connections)"));
+            }
+        }
     }
-    let beside = watched.traffic.as_ref().map(|traffic| {
-        let named = |what: &'static str, peers: &[Peer]| -> Vec<String> {
-            let each = peers.iter();
-            each.map(|peer| format!("{what} {} ({} connections)", peer.at, peer.connections))
-                .collect()
-        };
-        [
-            named("the command also to", &traffic.others),
-            named("the server to", &traffic.downstream),
-        ]
-    });
-    parts.extend(beside.into_iter().flatten().flatten());
     for (what, column) in [
         ("what the server asks", &watched.machine.behind_s),
         ("other programs", &watched.machine.others_s),

@@ -23,6 +23,18 @@ pub(crate) use recovered::recovered;
 pub(crate) use verified::verified;
 pub(crate) use wide::wide;
 
+/// One of each kind.
+pub(crate) const EACH: [fn() -> ResultSet; 8] = [
+    set,
+    broken,
+    counts_only,
+    connections,
+    exhausted,
+    calls,
+    spread,
+    hosts,
+];
+
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
 pub(crate) fn set() -> ResultSet {
     let mut points = Vec::new();
@@ -85,14 +97,7 @@ pub(crate) fn counts_only() -> ResultSet {
             ceiling_per_s: None,
             of_ideal: None,
             acquire_ns: None,
-            reader_wait_ns: None,
-            writer_wait_ns: None,
-            times: Times {
-                hold_ns: None,
-                handoff_ns: None,
-                release_ns: None,
-                ..Times::default()
-            },
+            times: Times::default(),
             blocked_share: None,
             stamp_every: None,
             stamped: None,
@@ -189,7 +194,6 @@ pub(crate) fn experiment() -> Experiment {
             ..Environment::default()
         },
         calibration: Calibration {
-            latencies: None,
             clock: "rdtscp".to_owned(),
             stamp_ns: 19.0,
             clock_uncertainty_ns: Some(40.5),
@@ -198,8 +202,7 @@ pub(crate) fn experiment() -> Experiment {
                 ("sysv".to_owned(), cost(495.0, 132.2)),
             ]
             .into(),
-            specimens: None,
-            host_ceilings: Vec::new(),
+            ..Calibration::default()
         },
         target_facts: Default::default(),
         started_at: "2026-11-21T00:00:00Z".to_owned(),
@@ -249,10 +252,6 @@ pub(crate) fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
 /// CPU time per lock.
 pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64]) -> Run {
     let mut point = Run {
-        target: target.to_owned(),
-        workload: "contend".to_owned(),
-        run,
-        block: run,
         window: Window {
             window_s: 5.0,
             warmup_s: 0.5,
@@ -267,7 +266,6 @@ pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts
             cpu_us_per_operation: Some(cpu_us),
             ..Cpu::default()
         },
-        placement: "none".to_owned(),
         times: Times {
             hold_ns: Some(distribution(1_001_000)),
             handoff_ns: Some(distribution(5_000)),
@@ -278,7 +276,7 @@ pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts
         stamp_every: Some(1),
         series: vec![Slice::default(); 10],
         histograms: [("hold_ns".to_owned(), Buckets(vec![(999_424, 4_000)]))].into(),
-        ..Run::default()
+        ..run_of(target, Workload::Contend, At::default(), run, 5.0)
     };
     share_out(&mut point, counts);
     // Runs differ by a few thousandths, as real ones do.
@@ -329,19 +327,13 @@ fn machine(cpu_s: f64) -> Machine {
     Machine {
         ticks: 1000,
         busy_ticks: 16 + (100.0 * cpu_s) as u64,
-        stolen_ticks: 0,
         softirq_ticks: 5,
-        interrupts: None,
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
-        between_s: None,
-        steal_share: None,
         throttled_periods: Some(0),
-        repinned: None,
         halts: Some(0),
-        tcp: None,
-        tcp_queues: None,
+        ..Machine::default()
     }
 }
 
@@ -500,6 +492,11 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
         generators: Some(generators),
         ..At::default()
     };
+    let load = ThreadLoad {
+        busy_share,
+        runqueue_share: 0.1,
+        process: None,
+    };
     Run {
         window: Window {
             window_s: 1.0,
@@ -525,13 +522,7 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             })
             .into(),
         series: (0..10).map(tenth).collect(),
-        thread_loads: (0..generators)
-            .map(|_| ThreadLoad {
-                busy_share,
-                runqueue_share: 0.1,
-                process: None,
-            })
-            .collect(),
+        thread_loads: vec![load; generators as usize],
         spread: Some(Box::new(Spread {
             in_flight: 90,
             effective,

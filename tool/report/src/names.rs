@@ -84,15 +84,10 @@ fn rename(set: &mut ResultSet, whole: &str, short: &str) {
     key(&mut experiment.environment.programs, whole, short);
     key(&mut experiment.target_facts, whole, short);
     let ceilings = experiment.calibration.host_ceilings.iter_mut();
-    ceilings.map(|ceiling| &mut ceiling.target).for_each(change);
-    set.runs
-        .iter_mut()
-        .map(|point| &mut point.target)
-        .for_each(change);
-    set.fits
-        .iter_mut()
-        .map(|fit| &mut fit.target)
-        .for_each(change);
+    let ceilings = ceilings.map(|ceiling| &mut ceiling.target);
+    let runs = set.runs.iter_mut().map(|run| &mut run.target);
+    let fits = set.fits.iter_mut().map(|fit| &mut fit.target);
+    ceilings.chain(runs).chain(fits).for_each(change);
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use jostle_model::text::quoted;
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, exclusion, lost_update};
+use jostle_stats::fit::LEAST_RUNS;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
 
@@ -181,10 +182,12 @@ fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
     crowds.then(|| Step::Measure(Box::new(plan)))
 }
 
-/// The next question after VALID results.
+/// The next question after VALID results, with as many runs as its answer needs.
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
-    (shown(plan.workload).next)(set, follow_up(plan))
+    let mut next = follow_up(plan);
+    next.runs = plan.runs.map(|runs| runs.max(LEAST_RUNS as u32));
+    (shown(plan.workload).next)(set, next)
 }
 
 /// First a sweep from one worker to many; after that, a measurement without hold.

@@ -290,12 +290,9 @@ fn add_point(samples: &mut Vec<Sample>, experiment: usize, point: &PointSummary<
     if let Some(sum) = witnessed.map(|seen| seen.violations).reduce(|a, b| a + b) {
         add("point_overlaps", own.clone(), Value::Gauge(sum as f64));
     }
-    if let Some(sum) = point
-        .runs
-        .iter()
-        .filter_map(|run| (figures::VIOLATIONS.of)(run))
-        .reduce(|a, b| a + b)
-    {
+    let runs = point.runs.iter();
+    let violations = runs.filter_map(|run| (figures::VIOLATIONS.of)(run));
+    if let Some(sum) = violations.reduce(|a, b| a + b) {
         add("point_violations", own.clone(), Value::Gauge(sum));
     }
     if !point.is_usable() {
@@ -341,11 +338,9 @@ fn figure(name: &str) -> &str {
 /// Counts by the bounds. A bucket that a bound cuts counts as below it, so that bounds are
 /// off by up to a bucket's width, 0.8 %.
 fn histogram(buckets: &Buckets, sum_s: f64) -> Value {
-    let mut counts: Vec<(f64, u64)> = BOUNDS
-        .iter()
-        .map(|bound| (*bound as f64 / NS_PER_S, 0))
-        .chain([(f64::INFINITY, 0)])
-        .collect();
+    let bounds = BOUNDS.iter().map(|bound| *bound as f64 / NS_PER_S);
+    let counts = bounds.chain([f64::INFINITY]).map(|bound| (bound, 0));
+    let mut counts: Vec<(f64, u64)> = counts.collect();
     let mut all = 0;
     for (floor, count) in &buckets.0 {
         let at = BOUNDS.partition_point(|bound| bound < floor);
@@ -379,18 +374,12 @@ fn in_progress(run: &NowRun) -> Vec<Sample> {
         let times = histogram(buckets, *sum_ns as f64 / NS_PER_S);
         samples.push(of("run_latency", "figure", figure(name), times));
     }
-    let workers = run
-        .workers
-        .iter()
-        .flat_map(|(least, most)| [("least", *least), ("most", *most)]);
-    samples.extend(workers.map(|(which, count)| {
-        of(
-            "run_worker_operations",
-            "worker",
-            which,
-            Value::Gauge(count as f64),
-        )
-    }));
+    if let Some((least, most)) = run.workers {
+        for (which, count) in [("least", least), ("most", most)] {
+            let count = Value::Gauge(count as f64);
+            samples.push(of("run_worker_operations", "worker", which, count));
+        }
+    }
     let overlaps = run.overlaps.map(Value::Counter);
     samples.extend(overlaps.map(|count| one("run_overlaps", count)));
     let cpus = OWNERS.iter().zip(run.cpus.into_iter().flatten());
@@ -405,6 +394,7 @@ pub(crate) const OWNERS: [&str; 4] = ["workers", "server", "jostle", "others"];
 mod tests {
     use super::*;
     use crate::made;
+    use std::collections::BTreeSet;
 
     /// The samples of a metric.
     fn samples<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
@@ -470,13 +460,10 @@ mod tests {
     fn faults_are_told_apart_and_have_no_rate() {
         let text = render(&[made::recovered()]);
         let series = text.lines().filter(|line| !line.starts_with('#'));
-        let mut names: Vec<&str> = series
-            .filter_map(|line| Some(line.rsplit_once(' ')?.0))
-            .collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all, "{text}");
+        let names = series.filter_map(|line| Some(line.rsplit_once(' ')?.0));
+        let names: Vec<&str> = names.collect();
+        let once: BTreeSet<&&str> = names.iter().collect();
+        assert_eq!(once.len(), names.len(), "{text}");
         assert_eq!(samples(&text, "jostle_point_runs").len(), 3, "{text}");
         assert!(text.contains("fault=\"kill\""), "{text}");
         assert!(!text.contains("jostle_point_operations_per_second"));
@@ -528,13 +515,8 @@ mod tests {
         let others = samples(&text, "jostle_run_cpus");
         assert!(others[3].contains("owner=\"others\"") && others[3].ends_with(" 0.25"));
         // A family stands in one place.
-        let types: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("# TYPE"))
-            .collect();
-        let mut once = types.clone();
-        once.sort_unstable();
-        once.dedup();
-        assert_eq!(once.len(), types.len());
+        let types = || text.lines().filter(|line| line.starts_with("# TYPE"));
+        let once: BTreeSet<&str> = types().collect();
+        assert_eq!(once.len(), types().count());
     }
 }

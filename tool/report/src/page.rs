@@ -3,7 +3,7 @@
 use crate::ResultSet;
 use crate::ceilings::ceilings;
 use crate::checked;
-use crate::closing::{Lead, Line, find, lead, lines};
+use crate::closing::{Line, find, lead, lines};
 use crate::failures::failures;
 use crate::grid::Titled;
 use crate::headline::{Headline, headline};
@@ -84,11 +84,7 @@ fn page(set: &ResultSet) -> Page {
         tables,
         headline,
         lines,
-        lead: lead.map(
-            |Lead {
-                 text, is_finding, ..
-             }| (text, is_finding),
-        ),
+        lead: lead.map(|lead| (lead.text, lead.is_finding)),
         ended: set.ended_early(),
         measured: intro(set, &points),
         details: details(set, &points),

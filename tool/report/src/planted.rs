@@ -76,36 +76,6 @@ const SUSPECT: [Status; 2] = [Status::Valid, Status::Suspect];
 const INVALID: [Status; 2] = [Status::Valid, Status::Invalid];
 const WORSE: [Status; 2] = [Status::Suspect, Status::Invalid];
 
-const fn whole(
-    check: &'static str,
-    is: [Status; 2],
-    doses: [f64; 2],
-    plan: fn() -> Plan,
-    world: fn(&Asked, f64) -> Vec<Run>,
-) -> Case {
-    Case {
-        check,
-        is,
-        doses,
-        whole: true,
-        plan,
-        world,
-    }
-}
-
-const fn fine(
-    check: &'static str,
-    is: [Status; 2],
-    doses: [f64; 2],
-    plan: fn() -> Plan,
-    world: fn(&Asked, f64) -> Vec<Run>,
-) -> Case {
-    Case {
-        whole: false,
-        ..whole(check, is, doses, plan, world)
-    }
-}
-
 /// Faults that no option mends: their reasons have no remedy.
 const UNMENDED: [&str; 8] = [
     "queues",
@@ -118,12 +88,21 @@ const UNMENDED: [&str; 8] = [
     "gave_up",
 ];
 
-/// `KIND CHECK SEVERITIES DOSES PLAN`, and what is planted: in braces into the one run of the point,
-/// in brackets as a function that makes all its runs.
+/// `KIND CHECK SEVERITIES DOSES PLAN`, the kind `whole` or `fine`, and what is planted: in braces
+/// into the one run of the point, in brackets as a function that makes all its runs.
 macro_rules! cases {
     ($($kind:ident $check:literal $is:ident $doses:tt $plan:ident $world:tt)*) => {
-        &[$($kind($check, $is, $doses, $plan, cases!(@ $world))),*]
+        &[$(Case {
+            check: $check,
+            is: $is,
+            doses: $doses,
+            whole: cases!(@ $kind),
+            plan: $plan,
+            world: cases!(@ $world),
+        }),*]
     };
+    (@ whole) => { true };
+    (@ fine) => { false };
     (@ [$world:expr]) => { $world };
     (@ {|$run:ident, $asked:ident, $dose:ident| $($plant:tt)*}) => {
         |$asked, $dose| one($asked, |$run| { $($plant)*; })
@@ -234,7 +213,8 @@ static CASES: &[Case] = cases! {
     // Twice the workers share what one had to do.
     fine "generator" SUSPECT [0.0, 1.0] contend {|run, asked, dose|
         asks(run, dose * 10.0 / asked.workers() as f64, 0.0)}
-    fine "generator" SUSPECT [0.0, 1.0] one_each {|run, asked, dose|
+    // One worker leaves a CPU to the server.
+    fine "generator" SUSPECT [0.0, 1.0] alone {|run, asked, dose|
         asks(run, 0.5, asked.first(dose))}
     fine "attribution" SUSPECT [0.9, 1.5] generators [|asked, dose| {
         let list = asked.plan.generators.clone().unwrap_or(List(Vec::new()));
@@ -314,12 +294,9 @@ fn measure(case: &Case, asked: &Asked, dose: f64) -> (ResultSet, Option<Reason>)
 fn found(case: &Case, experiment: &Experiment, runs: &[Run], last: bool) -> Option<Reason> {
     let points = summarize(experiment, runs);
     let skip = if last { points.len() - 1 } else { 0 };
-    let reasons = points
-        .iter()
-        .skip(skip)
-        .flat_map(|point| &point.verdict.reasons);
-    let mut of_check = reasons.filter(|reason| reason.check == case.check);
-    of_check.next().cloned()
+    let asked = points.iter().skip(skip);
+    let mut reasons = asked.flat_map(|point| &point.verdict.reasons);
+    reasons.find(|reason| reason.check == case.check).cloned()
 }
 
 /// The two adjacent doses between which the check's severity changes.

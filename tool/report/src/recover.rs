@@ -85,7 +85,8 @@ fn otherwise(summary: &Summary) -> String {
     }
 }
 
-fn signed(nanos: i64) -> String {
+/// A time on either side of a moment.
+pub(crate) fn signed(nanos: i64) -> String {
     match nanos {
         n if n < 0 => format!("-{}", time(n.unsigned_abs() as f64)),
         n => time(n as f64),
@@ -103,20 +104,16 @@ fn yes_or_no(of: Fraction) -> Option<String> {
 
 /// The checks made, and the worth of the tokens.
 pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
-    let grants: u64 = set
-        .runs
-        .iter()
-        .filter_map(|run| Some(run.exclusion.as_ref()?.checked))
-        .sum();
+    let seen = || set.runs.iter().filter_map(|run| run.exclusion.as_ref());
+    let grants: u64 = seen().map(|seen| seen.checked).sum();
+    let overlaps: u64 = seen().map(|seen| seen.violations).sum();
     let faults = set.runs.iter().filter(|p| p.recovery.is_some()).count() as u64;
-    let overlaps: u64 = set
-        .runs
-        .iter()
-        .filter_map(|run| Some(run.exclusion.as_ref()?.violations))
-        .sum();
     let found = match (grants, overlaps) {
         (0, _) => String::new(),
-        (_, 0) => ": no two entitled owners".to_owned(),
+        (_, 0) => {
+            ": no two owners were entitled to a lock at a time (by a live lease or connection)"
+                .to_owned()
+        }
         (_, some) => format!(": two entitled owners in {}", grouped(some)),
     };
     let mut said = vec![format!(

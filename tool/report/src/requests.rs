@@ -168,23 +168,17 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     for (code, count) in set.runs.iter().flat_map(|run| &run.codes) {
         *codes.entry(code).or_default() += count;
     }
-    let failed = |run: &Run| {
-        run.times
-            .failed_ns
-            .as_ref()
-            .map_or(0, |failed| failed.count)
-    };
-    let failed: u64 = set.runs.iter().map(failed).sum();
+    let runs = set.runs.iter();
+    let failed = runs.filter_map(|run| run.times.failed_ns.as_ref());
+    let failed: u64 = failed.map(|failed| failed.count).sum();
     let made = failed + set.runs.iter().map(|run| run.operations).sum::<u64>();
-    let each: Vec<String> = codes
-        .iter()
-        .map(|(code, count)| {
-            // Others are names of signals.
-            let is_code = code.starts_with(|first: char| first.is_ascii_digit());
-            let kind = if is_code { "code " } else { "" };
-            format!("{kind}{code}: {}", grouped(*count))
-        })
-        .collect();
+    let each = codes.iter().map(|(code, count)| {
+        // Others are names of signals.
+        let is_code = code.starts_with(|first: char| first.is_ascii_digit());
+        let kind = if is_code { "code " } else { "" };
+        format!("{kind}{code}: {}", grouped(*count))
+    });
+    let each: Vec<String> = each.collect();
     let share = match failed {
         0 => "all as expected".to_owned(),
         n => format!("{} not as expected", percent(n as f64 / made.max(1) as f64)),

@@ -79,10 +79,9 @@ fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
 
 /// Tables below the headline, each under its title.
 pub(crate) fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
-    let points: Vec<&PointSummary<'_>> = points
-        .iter()
-        .filter(|point| point.workload == Workload::Spread)
-        .collect();
+    let points = points.iter();
+    let points = points.filter(|point| point.workload == Workload::Spread);
+    let points: Vec<&PointSummary<'_>> = points.collect();
     if points.is_empty() {
         return Vec::new();
     }
@@ -111,10 +110,8 @@ fn operations(title: &str, points: &[&PointSummary<'_>]) -> Titled {
     let mut columns = columns(names.iter().map(|name| Heading::right("", name)));
     columns.push(Heading::right("", "total"));
     columns.push(Heading::right("", "(difference)"));
-    let binds = points
-        .iter()
-        .flat_map(|point| &point.runs)
-        .any(|run| run.server.is_some_and(|server| server.binds.is_some()));
+    let mut runs = points.iter().flat_map(|point| &point.runs);
+    let binds = runs.any(|run| run.server.is_some_and(|server| server.binds.is_some()));
     if binds {
         columns.push(Heading::right("server", "binds"));
     }

@@ -148,18 +148,16 @@ mod tests {
     use jostle_model::Nanos;
 
     #[test]
-    fn a_comparison_of_two_locks() {
-        insta::assert_snapshot!(render(&[made::set()]));
-    }
-
-    #[test]
-    fn locks_after_a_fault() {
-        insta::assert_snapshot!(render(&[made::recovered()]));
-    }
-
-    #[test]
-    fn locks_through_many_faults() {
-        insta::assert_snapshot!(render(&[made::verified()]));
+    fn results_as_people_see_them() {
+        for (name, set) in [
+            ("a_comparison_of_two_locks", made::set()),
+            ("a_lock_that_does_not_exclude", made::broken()),
+            ("counts_alone", made::counts_only()),
+            ("locks_after_a_fault", made::recovered()),
+            ("locks_through_many_faults", made::verified()),
+        ] {
+            insta::assert_snapshot!(name, render(&[set]));
+        }
     }
 
     #[test]
@@ -179,16 +177,6 @@ mod tests {
             text.contains("redis: it lasted 2.00 s, and 1.00 s were asked for."),
             "{text}"
         );
-    }
-
-    #[test]
-    fn a_lock_that_does_not_exclude() {
-        insta::assert_snapshot!(render(&[made::broken()]));
-    }
-
-    #[test]
-    fn counts_alone() {
-        insta::assert_snapshot!(render(&[made::counts_only()]));
     }
 
     #[test]

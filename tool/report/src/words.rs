@@ -145,8 +145,8 @@ words! {
     "send us" | "send": "Time to send a request, in microseconds.";
     "reply us" | "reply": "Time until the reply is read, in microseconds.";
     // Lines.
-    "Fairness": "How evenly workers get the lock. `in order`: as a queue. `varied as by lot`: no test tells the counts from those of a lottery. `evenly`: close to equal, though no queue.";
-    "varied as by lot" | "lot": "The turns of the workers vary as if each were drawn by lot; a test of their dispersion does not tell them from that.";
+    "Fairness": "How evenly workers get the lock. `in order`: as a queue. `varied as if by lot`: no test tells the counts from those of a lottery. `evenly`: close to equal, though no queue.";
+    "varied as if by lot" | "lot": "The turns of the workers vary as if each were drawn by lot; a test of their dispersion does not tell them from that.";
     "evenly": "The turns of the workers are closer to equal than by lot.";
     "Wait": "How long workers wait for the lock.";
     "Throughput": "Operations a second, of all workers together.";
@@ -170,7 +170,7 @@ words! {
     "Tried": "Which faults struck how often, how many of them while a client owned a lock, and which could not strike.";
     "Checked": "What was counted and compared.";
     "Trust": "The verdicts of the rows, and from what part of the time the rates are.";
-    "impression" | "look": "There are fewer runs than a test takes, but all runs of one target lie at least a quarter beyond those of the other. How often chance alone does so with equal targets stands beside it. It decides nothing.";
+    "impression" | "look": "A test cannot decide (too few runs, or other programs may have moved them), but all runs of one target lie at least a quarter beyond those of the other, whatever other programs did. How often chance alone does so with equal targets stands beside it. It decides nothing.";
     "chance": "How often equal targets would lie so far apart by chance, with so many targets and runs.";
     "p99": "99 of 100 values are at most this.";
     "p50": "Half of the values are at most this: the median.";

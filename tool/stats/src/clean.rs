@@ -11,7 +11,7 @@
 //! left out. If they differ still, there is no such figure.
 
 use crate::harm::{self, CLEAN, IDLE_PACKETS_PER_S};
-use crate::ratio::unpaired;
+use crate::ratio::unpaired_reaches;
 use jostle_model::record::{Readings, Run};
 
 /// Slices of about 20 ms beside a disturbed one that are not clean either.
@@ -117,10 +117,7 @@ fn is_settled(slices: &[(&Readings, Vec<bool>)]) -> bool {
             at += stretch.len();
         }
     }
-    let Some(ratio) = unpaired(&later, &first).filter(|ratio| ratio.interval) else {
-        return true;
-    };
-    ratio.low <= 1.0 + SAME && ratio.high >= 1.0 - SAME
+    unpaired_reaches(&later, &first, [1.0 - SAME, 1.0 + SAME])
 }
 
 #[cfg(test)]

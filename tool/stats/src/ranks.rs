@@ -7,9 +7,9 @@
 use crate::intervals::COVERAGE;
 
 /// The distribution of a statistic is counted exactly where that takes at most so many
-/// steps, such as for 215 runs against 215. Beyond, the normal approximation is within
+/// steps, such as for 100 runs against 100. Beyond, the normal approximation is within
 /// 0.002 of each of its probabilities (see the tests).
-const MOST_STEPS: usize = 10_000_000;
+const MOST_STEPS: usize = 1_000_000;
 
 /// The standard normal variable is below `-Z` with a probability of (1 - [`COVERAGE`]) / 2.
 const Z: f64 = 1.959_963_984_540_054;
@@ -181,6 +181,11 @@ impl<F: Fn(f64) -> usize> Pairs<F> {
             }
         }
         number(low)
+    }
+
+    /// How many are at most this.
+    pub(crate) fn at_most(&self, most: f64) -> usize {
+        (self.at_most)(most)
     }
 
     /// The middle pair, or the mean of the middle two.

@@ -142,15 +142,30 @@ fn paired_by(pairs: &[(f64, f64)], cut: impl Fn(&[f64]) -> Option<usize>) -> Opt
 /// (`rank_sum_cut`). Four runs of each are the fewest with an interval; `blocks` is the
 /// smaller number.
 pub fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
-    let logs = |figures: &[f64]| -> Vec<f64> {
-        let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
-        usable.map(|x| x.ln()).collect()
-    };
     let (base, other) = (sorted(&logs(base))?, sorted(&logs(other))?);
     let (m, n) = (base.len(), other.len());
     let cut = rank_sum_cut(m, n, ties(&base) + ties(&other));
     let range = [other[0] - base[m - 1], other[n - 1] - base[0]];
     Some(ratio_of(&differences(&base, &other), cut, range, m.min(n)))
+}
+
+/// Whether the interval of [`unpaired`] has a part within these ratios; true without an interval.
+/// For thousands of figures: it looks at the interval's ends, and does not search them.
+pub(crate) fn unpaired_reaches(base: &[f64], other: &[f64], [least, most]: [f64; 2]) -> bool {
+    let (Some(base), Some(other)) = (sorted(&logs(base)), sorted(&logs(other))) else {
+        return true;
+    };
+    let Some(cut) = rank_sum_cut(base.len(), other.len(), ties(&base) + ties(&other)) else {
+        return true;
+    };
+    let pairs = differences(&base, &other);
+    let below = pairs.at_most(least.ln().next_down());
+    pairs.at_most(most.ln()) >= cut && below < pairs.count + 1 - cut
+}
+
+fn logs(figures: &[f64]) -> Vec<f64> {
+    let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
+    usable.map(|x| x.ln()).collect()
 }
 
 /// The ratio of an estimate in logarithms: the median of the pairs, from the `cut`-th
@@ -233,7 +248,15 @@ mod tests {
                         .map(|_| level * (0.05 * rng.normal()).exp())
                         .collect()
                 };
-                let found = unpaired(&drawn(1000.0, m), &drawn(1100.0, n)).unwrap();
+                let [base, other] = [drawn(1000.0, m), drawn(1100.0, n)];
+                let found = unpaired(&base, &other).unwrap();
+                for [least, most] in [[0.98, 1.02], [1.05, 1.12], [1.2, 1.3]] {
+                    let reaches = found.low <= most && found.high >= least;
+                    assert_eq!(
+                        unpaired_reaches(&base, &other, [least, most]),
+                        reaches || !found.interval
+                    );
+                }
                 covered += u32::from(found.low <= 1.1 && 1.1 <= found.high);
             }
             let share = f64::from(covered) / f64::from(trials);

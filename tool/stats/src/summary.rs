@@ -95,6 +95,8 @@ pub struct PointSummary<'a> {
     pub requests: Option<RequestSummary>,
     /// Longest wait over all runs.
     pub longest_wait_ns: Option<u64>,
+    /// Whether the end of the window cut that wait off: it is then a lower bound.
+    pub longest_wait_is_cut: bool,
     /// The run whose count of served workers is the median one, so that the
     /// columns `min..max` and `none` belong together.
     pub per_worker: Option<PerWorker>,
@@ -195,8 +197,8 @@ impl<'a> PointSummary<'a> {
         ends.collect()
     }
 
-    /// From the least to the greatest value that the runs may have had without other programs;
-    /// None where that is unknown of one.
+    /// From the least to the greatest value that the runs may have had without other programs, of
+    /// the runs of which that is known.
     pub(crate) fn reached(&self, figure: &Figure) -> Option<Reached> {
         let is_clean = figure.over == Over::CleanSlices && self.clean_share.is_some();
         let runs = self.runs.iter().zip(&self.wide);
@@ -209,7 +211,10 @@ impl<'a> PointSummary<'a> {
             };
             let ends = match is_clean {
                 true => [value; 2],
-                false => (*wide)?.map(|factor| value * factor.powf(-figure.machine())),
+                false => match wide {
+                    Some(wide) => wide.map(|factor| value * factor.powf(-figure.machine())),
+                    None => continue,
+                },
             };
             let [least, most] = [ends[0].min(ends[1]), ends[0].max(ends[1])];
             let so_far = reached.unwrap_or(Reached {
@@ -396,7 +401,8 @@ fn summary<'a>(
         clean_share: clean.map(|clean| clean.share),
         kept: kept::summarize(&runs),
         requests: requested::summarize(&runs, &timed),
-        longest_wait_ns: longest_wait_ns(&timed),
+        longest_wait_ns: longest_wait(&timed).and_then(longest_wait_ns),
+        longest_wait_is_cut: longest_wait(&timed).is_some_and(is_cut),
         per_worker: median_per_worker(&timed),
         own_cost: experiment.calibration.own_cost.get(target).copied(),
         of_echo: None,
@@ -438,11 +444,22 @@ fn cleaned(runs: &[&Run], clean: Option<&clean::Clean>) -> Vec<Option<f64>> {
         .collect()
 }
 
-fn longest_wait_ns(timed: &[&Run]) -> Option<u64> {
-    let waits = timed.iter();
-    waits
-        .filter_map(|run| run.per_worker?.longest_wait_ns)
-        .max()
+/// The run with the longest wait.
+fn longest_wait<'a>(timed: &[&'a Run]) -> Option<&'a Run> {
+    let runs = timed.iter().copied();
+    runs.max_by_key(|run| longest_wait_ns(run))
+}
+
+fn longest_wait_ns(run: &Run) -> Option<u64> {
+    run.per_worker?.longest_wait_ns
+}
+
+/// Whether an attempt was pending at the end of the window that had waited longer than any
+/// granted one.
+fn is_cut(run: &Run) -> bool {
+    let pending = run.per_worker.and_then(|shares| shares.pending);
+    let granted = run.acquire_ns.as_ref();
+    pending > Some(0) && granted.is_some_and(|waits| longest_wait_ns(run) > Some(waits.granted.max))
 }
 
 fn undisturbed<'a>(experiment: &Experiment, runs: &[&'a Run]) -> Vec<&'a Run> {
@@ -530,6 +547,7 @@ mod tests {
         assert!(throughput.interval);
         assert_eq!(found.of(figures::BLOCKED), None);
         assert_eq!(found.longest_wait_ns, Some(7));
+        assert!(!found.longest_wait_is_cut);
         assert_eq!(found.own_cost, None);
         assert_eq!(found.verdict.is, Status::Valid);
     }

@@ -1,7 +1,7 @@
 //! Jostle's descriptions of itself and of the machine: targets, help, manual page, completions,
 //! doctor.
 
-use crate::common::{Place, jostle, must_have};
+use crate::common::{Place, flat, jostle, must_have};
 use jostle_targets::TABLE;
 use std::fs;
 use std::path::Path;
@@ -15,20 +15,9 @@ fn version_and_help_say_what_there_is() {
         .exits(0)
         .says_nothing()
         .prints("Start with: jostle contend");
-    for verb in [
-        "contend",
-        "run",
-        "report",
-        "targets",
-        "doctor",
-        "completions",
-        "man",
-    ] {
-        assert!(
-            help.stdout.contains(&format!("\n  {verb} ")),
-            "no {verb}: {}",
-            help.transcript()
-        );
+    for verb in "contend run report targets doctor completions man".split(' ') {
+        let is_listed = help.stdout.contains(&format!("\n  {verb} "));
+        assert!(is_listed, "no {verb}: {}", help.transcript());
     }
     jostle("contend --help")
         .exits(0)
@@ -91,9 +80,7 @@ fn the_help_of_every_verb_goes_to_stdout() {
 /// `contend -h` had 79 lines.
 #[test]
 fn the_short_help_of_a_verb_has_ten_options_and_an_example() {
-    for verb in [
-        "contend", "stream", "call", "hold", "churn", "connect", "rate", "spread", "recover",
-    ] {
+    for verb in "contend stream call hold churn connect rate spread recover".split(' ') {
         let help = jostle(&format!("{verb} -h")).exits(0);
         let options = help
             .stdout
@@ -130,15 +117,8 @@ fn the_manual_page_is_without_mistakes() {
     let (shown, warnings) = place.program(&["man", "--warnings", "-l", "jostle.1"]);
     assert_eq!(warnings, "");
     // Justified lines have several spaces between words.
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in [
-        "NAME",
-        "SYNOPSIS",
-        "contend",
-        "report",
-        "doctor",
-        "Exit codes",
-    ] {
+    let shown = flat(&shown);
+    for word in "NAME,SYNOPSIS,contend,report,doctor,Exit codes".split(',') {
         assert!(shown.contains(word), "no {word} in {shown}");
     }
 }
@@ -209,20 +189,10 @@ fn targets_checks_plans_and_files_are_completed() {
 
 #[test]
 fn the_doctor_says_what_it_found_and_closes_with_a_sentence() {
-    let done = jostle("doctor").run_cleanly().exits(0).says_nothing();
-    for what in [
-        "CPUs",
-        "clock source",
-        "timer slack",
-        "processes",
-        "descriptors of a process",
-        "memory",
-    ] {
-        assert!(
-            done.stdout.contains(what),
-            "no {what}: {}",
-            done.transcript()
-        );
+    let mut done = jostle("doctor").run_cleanly().exits(0).says_nothing();
+    let found = "CPUs,clock source,timer slack,processes,descriptors of a process,memory";
+    for what in found.split(',') {
+        done = done.prints(what);
     }
     assert!(
         done.stdout.trim_end().ends_with('.'),
@@ -246,11 +216,6 @@ fn the_doctor_prints_commands_for_a_shell_and_runs_none() {
         "{}",
         done.transcript()
     );
-    let script = done.place.file("fix.sh");
-    std::fs::write(&script, &done.stdout).unwrap();
-    let checked = std::process::Command::new("sh")
-        .arg("-n")
-        .arg(&script)
-        .status();
-    assert!(checked.unwrap().success(), "{}", done.transcript());
+    fs::write(done.place.file("fix.sh"), &done.stdout).unwrap();
+    done.place.program(&["sh", "-n", "fix.sh"]);
 }

@@ -6,14 +6,14 @@
 
 use crate::common::web::Server;
 use crate::common::{
-    Done, Jostle, Place, alone, beside, in_some_try, jostle, must_be_root, must_have,
-    python_by_name, reason,
+    Jostle, Place, alone, beside, first_line, in_some_try, jostle, must_be_root, must_have,
+    python_by_name, reason, rows,
 };
 use jostle_model::record::{Accounts, Neighbour, Run, Status};
 use jostle_testbed::ports::free_port;
-use std::io::{BufRead, BufReader};
+use jostle_testbed::running::Running;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
@@ -27,18 +27,8 @@ fn server_share(accounts: &Accounts) -> f64 {
     accounts.server_s.unwrap() / accounts.between_s
 }
 
-/// Ends with the test, however that ends.
-struct Burner(Child);
-
-impl Drop for Burner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A busy loop by a name of its own, of more weight than others that may run here.
-fn burner(name: &str, cpu: usize) -> Burner {
+fn burner(name: &str, cpu: usize) -> Running {
     must_be_root("lower a niceness");
     must_have("taskset", "util-linux");
     let mut command = Command::new("nice");
@@ -48,7 +38,7 @@ fn burner(name: &str, cpu: usize) -> Burner {
             "exec -a {name} bash -c 'printf {name} > /proc/self/comm; while :; do :; done'"
         ))
         .process_group(0);
-    Burner(command.spawn().unwrap())
+    Running(command.spawn().unwrap())
 }
 
 /// A thread of this test sleeps for 20 us again and again: a timer each time.
@@ -130,23 +120,19 @@ while True:
 
 #[test]
 fn a_server_that_cannot_be_watched_is_refused_before_anything_starts() {
-    let port = free_port().unwrap();
-    for (named, says) in [
-        (format!(":{port}"), "nobody listens there"),
-        ("pid:1".to_owned(), "first process of the machine"),
-        // One above the largest number that Linux ever gives a process.
-        ("pid:4194305".to_owned(), "there is no such process"),
-        ("unix:/nowhere/socket".to_owned(), "nobody listens there"),
-        ("cgroup:/no/such/group".to_owned(), "no control group"),
-        (
-            "6379".to_owned(),
-            "write :PORT, pid:N, unix:PATH or cgroup:PATH",
-        ),
-    ] {
+    // The second pid is one above the largest number that Linux ever gives a process.
+    let table = "
+        :{port} => nobody listens there
+        pid:1 => first process of the machine
+        pid:4194305 => there is no such process
+        unix:/nowhere/socket => nobody listens there
+        cgroup:/no/such/group => no control group
+        6379 => write :PORT, pid:N, unix:PATH or cgroup:PATH";
+    let port = free_port().unwrap().to_string();
+    for [named, says] in rows(table) {
+        let named = named.replace("{port}", &port);
         let line = format!("contend flock -w 1 -t 0.1 --runs 1 --server {named}");
-        let done: Done = jostle(&line).run().leaves_nothing();
-        assert_eq!(done.code(), 2, "{named}: {}", done.stderr);
-        assert!(done.stderr.contains(says), "{named}: {}", done.stderr);
+        jostle(&line).run_cleanly().exits(2).says(says);
     }
 }
 
@@ -173,12 +159,7 @@ fn a_web_server_is_the_server_and_no_neighbour() {
     let _beside = beside();
     let server = Server::plain();
     for connection in ["each", "keep"] {
-        let line = format!(
-            "stream http://127.0.0.1:{}/ -w 1 -n 300 --connection {connection}",
-            server.port
-        );
-        let line = format!("{line} --runs 1 --quiet --format json");
-        let run = server.place.jostle(&line).measures().only_run();
+        let run = server.measured("/", &format!("-w 1 -n 300 --connection {connection}"));
         let accounts = accounts(&run);
         assert!(
             accounts.server_s.unwrap() > 0.0,
@@ -313,13 +294,10 @@ fn a_server_whose_processes_come_and_go_is_still_the_server() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut port = String::new();
-    let stdout = python.stdout.take().unwrap();
-    BufReader::new(stdout).read_line(&mut port).unwrap();
     let line = format!(
         "stream http://127.0.0.1:{0}/ -w 1 -n 3000 --connection each --server :{0} \
          --runs 1 --quiet --format json",
-        port.trim()
+        first_line(&mut python)
     );
     let point = jostle(&line).measures().only_run();
     drop(python.stdin.take());
@@ -340,12 +318,7 @@ mod figures {
         let _alone = alone();
         let server = Server::plain();
         for connection in ["each", "keep"] {
-            let line = format!(
-                "stream http://127.0.0.1:{}/ -w 1 -n 300 --connection {connection}",
-                server.port
-            );
-            let line = format!("{line} --runs 1 --quiet --format json");
-            let run = server.place.jostle(&line).measures().only_run();
+            let run = server.measured("/", &format!("-w 1 -n 300 --connection {connection}"));
             let share = server_share(accounts(&run));
             assert!(share > 0.1, "{connection}: {share}");
             assert!(run.server.unwrap().cpu_us_per_operation.unwrap() > 1.0);

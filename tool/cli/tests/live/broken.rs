@@ -2,6 +2,7 @@
 //! the server's words, and the file ends whole. Standstills that are shorter than a second, and
 //! servers that are kept from running.
 
+use crate::common::servers::{redis_server, serves, serves_at};
 use crate::common::{Place, Signal, alone, beside, in_some_try, must_be_root, must_have, reason};
 use jostle_model::record::{BROKE_OFF, Status};
 use jostle_testbed::ports::free_port;
@@ -14,30 +15,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A Redis of the user's, at this address.
-fn redis(at: &str, port: u16, within: &[&str]) -> Server {
-    must_have("redis-server", "redis-server");
-    let port_text = port.to_string();
-    let words = [
-        "redis-server",
-        "--bind",
-        at,
-        "--port",
-        &port_text,
-        "--save",
-        "",
-    ];
-    let words = [within, &words, &["--protected-mode", "no"]].concat();
-    let mut command = Command::new(words[0]);
-    let quiet = command
-        .args(&words[1..])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let server = Server(quiet.spawn().unwrap());
-    eventually("the server accepts connections", || {
-        TcpStream::connect((at, port)).is_ok()
-    });
-    server
+/// A Redis of the user's, at this port.
+fn redis(port: u16) -> Server {
+    serves(port, &mut redis_server(port, &[]))
 }
 
 fn tell(port: u16, command: &str) {
@@ -61,7 +41,7 @@ fn whatever_breaks_a_run_what_was_finished_is_printed_and_the_file_ends_whole() 
         ("SHUTDOWN NOSAVE", "onnection", true),
     ] {
         let (place, port) = (Place::new(), free_port().unwrap());
-        let _server = redis("127.0.0.1", port, &[]);
+        let _server = redis(port);
         let line = format!("contend redis://127.0.0.1:{port} -w 2:3:4:5:6 -b 1ms -t 1 --runs 1");
         let mut run = place.jostle(&format!("{line} -o points")).in_background();
         run.until_runs("points", 1);
@@ -97,17 +77,13 @@ fn whatever_breaks_a_run_what_was_finished_is_printed_and_the_file_ends_whole() 
 fn a_run_that_broke_off_is_measured_again_when_the_server_is_back() {
     let _beside = beside();
     let (place, port) = (Place::new(), free_port().unwrap());
-    let _server = redis("127.0.0.1", port, &[]);
+    let _server = redis(port);
     let line = format!("contend redis://127.0.0.1:{port} -w 2:3 -b 1ms -t 1 --runs 2 -o points");
     let mut run = place.jostle(&line).in_background();
     run.until_runs("points", 1);
     tell(port, "CONFIG SET requirepass x");
     run.end().exits(3);
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream
-        .write_all(b"AUTH x\r\nCONFIG SET requirepass \"\"\r\n")
-        .unwrap();
-    let _ = stream.read(&mut [0; 64]);
+    tell(port, "AUTH x\r\nCONFIG SET requirepass \"\"");
     eventually("it asks for no password", || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(b"PING\r\n").unwrap();
@@ -125,7 +101,7 @@ fn a_run_that_broke_off_is_measured_again_when_the_server_is_back() {
 fn a_server_that_is_stopped_for_80_of_each_100_ms_is_told_in_each_workload_with_a_window() {
     let _beside = beside();
     let port = free_port().unwrap();
-    let server = redis("127.0.0.1", port, &[]);
+    let server = redis(port);
     let (pid, ended) = (server.0.id(), AtomicBool::new(false));
     /// Ends the stops, also if the test fails.
     struct Over<'o>(&'o AtomicBool);
@@ -168,6 +144,7 @@ fn a_server_in_another_network_namespace_is_found() {
     let _beside = beside();
     must_be_root("make a network namespace");
     must_have("ip", "iproute2");
+    must_have("redis-server", "redis-server");
     let name = format!("jostle-{}", std::process::id());
     let peer = format!("jv{}", std::process::id());
     let ip = |words: &str| {
@@ -190,7 +167,11 @@ fn a_server_in_another_network_namespace_is_found() {
     assert!(ip("addr add 10.233.59.1/24 dev PEERa") && ip("link set PEERa up"));
     assert!(ip("-n NAME addr add 10.233.59.2/24 dev PEERb") && ip("-n NAME link set PEERb up"));
     let port = free_port().unwrap();
-    let server = redis("10.233.59.2", port, &["ip", "netns", "exec", &name]);
+    let mut within = Command::new("ip");
+    within.args(["netns", "exec", &name, "redis-server"]);
+    within.args(["--save", "", "--port", &port.to_string()]);
+    within.args(["--bind", "10.233.59.2", "--protected-mode", "no"]);
+    let server = serves_at(("10.233.59.2", port), &mut within);
     let place = Place::new();
     let line = format!("contend redis://10.233.59.2:{port} -w 4 -b 0 -t 2 --runs 1 -o points");
     place.jostle(&line).measures();
@@ -249,7 +230,7 @@ mod figures {
     fn a_standstill_of_half_a_second_is_suspect_with_its_time() {
         let _alone = alone();
         let port = free_port().unwrap();
-        let server = redis("127.0.0.1", port, &[]);
+        let server = redis(port);
         let pid = server.0.id();
         // On a busy machine no CPU is idle.
         in_some_try("a standstill is told", || {

@@ -118,23 +118,15 @@ fn every_call_has_a_number_of_its_own_and_its_worker() {
 fn what_cannot_be_started_is_an_error_before_the_run() {
     let place = Place::beside_others();
     std::fs::write(place.file("plain"), "x").unwrap();
-    let table = [
-        (
-            "no-such-program",
-            1,
-            "no program `no-such-program` in $PATH",
-        ),
-        (
-            "./no-such-program",
-            1,
-            "there is no program ./no-such-program",
-        ),
-        ("./plain", 1, "./plain cannot be executed"),
-        ("sh -c 'exit", 2, "ends within a quote"),
-    ];
-    for (command, code, text) in table {
+    let table = "
+        no-such-program => 1 => no program `no-such-program` in $PATH
+        ./no-such-program => 1 => there is no program ./no-such-program
+        ./plain => 1 => ./plain cannot be executed
+        sh -c 'exit => 2 => ends within a quote";
+    for [command, code, text] in crate::common::rows(table) {
         let run = place.jostle("call -o result.jsonl").word(command);
-        run.run_cleanly().exits(code).says(text).prints_nothing();
+        let done = run.run_cleanly().exits(code.parse().unwrap());
+        done.says(text).prints_nothing();
         assert!(!place.file("result.jsonl").exists(), "{command}");
     }
     let run = place

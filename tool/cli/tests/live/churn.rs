@@ -1,21 +1,15 @@
 //! `churn`: what a lock costs if each job opens a session of its own.
 
-use crate::common::{Done, Jostle, Place, beside, jostle, must_have, reason};
+use crate::common::servers::{redis_server, serves};
+use crate::common::{Place, as_json, beside, jostle, must_have, reason, rows};
 use jostle_model::record::{Run, Status};
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::ports::free_port;
-use jostle_testbed::running::{Running as Server, eventually};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
-
-fn as_json(line: &str) -> Jostle {
-    jostle(&format!("{line} --runs 1 --format json"))
-}
 
 fn one(line: &str) -> Run {
-    let done: Done = as_json(line).measures();
-    done.only_run()
+    as_json(line).measures().only_run()
 }
 
 /// The sums that hold in each run on every machine.
@@ -83,30 +77,12 @@ fn accepted(port: u16) -> u64 {
 #[test]
 fn the_server_sees_as_many_sessions_as_cycles() {
     let _beside = beside();
-    must_have("redis-server", "redis-server");
     let port = free_port().unwrap();
-    let mut command = Command::new("redis-server");
-    command.args([
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--port",
-        &port.to_string(),
-    ]);
-    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-    let _server = Server(quiet.spawn().unwrap());
-    eventually("the server accepts connections", || {
-        TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
+    let _server = serves(port, &mut redis_server(port, &[]));
     let sessions = |operations: u64| {
         let before = accepted(port);
-        adds_up(
-            &one(&format!(
-                "churn redis://127.0.0.1:{port} -w 2 -n {operations}"
-            )),
-            2 * operations,
-        );
+        let line = format!("churn redis://127.0.0.1:{port} -w 2 -n {operations}");
+        adds_up(&one(&line), 2 * operations);
         accepted(port) - before
     };
     // What is asked beside the workers is the same in both.
@@ -116,17 +92,14 @@ fn the_server_sees_as_many_sessions_as_cycles() {
 #[test]
 fn what_has_no_session_is_refused_with_what_has() {
     let _beside = beside();
-    for (line, says) in [
-        ("churn futex", "futex has no session"),
-        ("churn sysv", "churn works with: flock, ofd"),
-        ("churn null", "null has no session"),
-        ("churn lockd --as tasks", "--as processes or threads"),
-        ("churn http://127.0.0.1/", "is not a lock"),
-        (
-            "churn redis://192.0.2.1:6379 -n 1000000",
-            "net.ipv4.tcp_tw_reuse=1",
-        ),
-    ] {
+    let table = "
+        churn futex => futex has no session
+        churn sysv => churn works with: flock, ofd
+        churn null => null has no session
+        churn lockd --as tasks => --as processes or threads
+        churn http://127.0.0.1/ => is not a lock
+        churn redis://192.0.2.1:6379 -n 1000000 => net.ipv4.tcp_tw_reuse=1";
+    for [line, says] in rows(table) {
         let done = jostle(line).run();
         assert!(done.code() != 0, "{line}");
         done.says(says);
@@ -154,8 +127,7 @@ fn a_server_that_is_killed_ends_it_and_leaves_nothing() {
     for carrier in ["processes", "threads"] {
         let place = Place::new();
         let line = format!("churn memcached -w 2 -n 7000 --runs 50 --as {carrier} -o killed");
-        let run = place.jostle(&line);
-        let mut run = run.in_background();
+        let mut run = place.jostle(&line).in_background();
         run.kill_servers("memcached");
         let done = run.end().ends_within_a_minute().leaves_nothing();
         assert!(done.stderr.contains("memcached that jostle launched") || done.code() == 3);

@@ -37,41 +37,17 @@ const BYSTANDERS: [&str; 15] = [
 /// asked again, with a longer one.
 const WINDOW_S: f64 = 0.02;
 
-/// A way to use a lock, and which targets declare it.
-struct Way {
-    options: &'static str,
-    declared: fn(&Entry) -> bool,
-}
+/// Options of a way to use a lock, and which targets declare it.
+type Way = (&'static str, fn(&Entry) -> bool);
 
 const WAYS: [Way; 7] = [
-    Way {
-        options: "",
-        declared: |_| true,
-    },
-    Way {
-        options: "--keys 4",
-        declared: |_| true,
-    },
-    Way {
-        options: "--try",
-        declared: |_| true,
-    },
-    Way {
-        options: "--shared 0.8",
-        declared: |entry| entry.lock.shared,
-    },
-    Way {
-        options: "--acquire-timeout 200us",
-        declared: |entry| entry.lock.timeout,
-    },
-    Way {
-        options: "--range overlap",
-        declared: |entry| entry.lock.ranges,
-    },
-    Way {
-        options: "--range disjoint",
-        declared: |entry| entry.lock.ranges,
-    },
+    ("", |_| true),
+    ("--keys 4", |_| true),
+    ("--try", |_| true),
+    ("--shared 0.8", |entry| entry.lock.shared),
+    ("--acquire-timeout 200us", |entry| entry.lock.timeout),
+    ("--range overlap", |entry| entry.lock.ranges),
+    ("--range disjoint", |entry| entry.lock.ranges),
 ];
 
 /// As typed: `busted` with its fault switched off is a lock like any other.
@@ -134,9 +110,9 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
         Carrier::Tasks => "50us",
         _ => "-50us",
     };
-    each_at_once(&WAYS, |way| {
+    each_at_once(&WAYS, |(options, declared)| {
         let mut targets: Vec<String> = carried_by(carrier)
-            .filter(|e| which(e) && (way.declared)(e))
+            .filter(|e| which(e) && declared(e))
             .map(typed)
             .collect();
         if targets.is_empty() {
@@ -146,9 +122,8 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
         // On a machine with hundreds of busy tasks nobody may get the CPU at all.
         in_some_try("grants by every target", || {
             let line = format!(
-                "contend {} --as {carrier} {} -w 4 -b {hold} -i 10us -t {window_s} --warmup 5ms --runs 1 --format json",
-                targets.join(" "),
-                way.options
+                "contend {} --as {carrier} {options} -w 4 -b {hold} -i 10us -t {window_s} --warmup 5ms --runs 1 --format json",
+                targets.join(" ")
             );
             let done = jostle(&line).run_cleanly().measures();
             let runs = done.runs();
@@ -157,18 +132,12 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
             let whole =
                 |run: &Run| run.operations > 0 && !run.around.errors.contains_key("stuck_at_end");
             for run in runs.iter().filter(|run| whole(run)) {
-                let what = format!("{} {carrier} {}", run.target, way.options);
+                let what = format!("{} {carrier} {options}", run.target);
                 is_measured_without_a_fault(run, window_s, &what);
-                assert_eq!(
-                    way.options == "--try",
-                    run.around.setup.contains_key("refused_tries"),
-                    "{what}"
-                );
-                assert_eq!(
-                    way.options.starts_with("--acquire-timeout"),
-                    run.timeouts.is_some(),
-                    "{what}"
-                );
+                let is_try = run.around.setup.contains_key("refused_tries");
+                assert_eq!(*options == "--try", is_try, "{what}");
+                let has_timeout = options.starts_with("--acquire-timeout");
+                assert_eq!(has_timeout, run.timeouts.is_some(), "{what}");
             }
             let mut wholes = runs.iter().map(whole);
             targets.retain(|_| wholes.next() == Some(false));
@@ -193,28 +162,15 @@ fn is_measured_without_a_fault(run: &Run, window_s: f64, what: &str) {
     );
     let of_workers = &run.workers.as_ref().unwrap().operations;
     assert_eq!(of_workers.len(), 4, "{what}");
-    assert_eq!(
-        of_workers.iter().sum::<u64>(),
-        run.operations,
-        "{what}: workers"
-    );
+    let sum: u64 = of_workers.iter().sum();
+    assert_eq!(sum, run.operations, "{what}: workers");
     assert_eq!(run.series.len(), 10, "{what}");
-    assert_eq!(
-        run.series.iter().map(|s| s.operations).sum::<u64>(),
-        run.operations,
-        "{what}: series"
-    );
-    let exclusion = run.exclusion.as_ref().unwrap();
-    assert!(exclusion.checked >= run.operations, "{what}: {exclusion:?}");
-    assert_eq!(
-        (
-            exclusion.violations,
-            exclusion.lost_updates,
-            exclusion.holder_died
-        ),
-        (0, 0, 0),
-        "{what}"
-    );
+    let sum: u64 = run.series.iter().map(|slice| slice.operations).sum();
+    assert_eq!(sum, run.operations, "{what}: series");
+    let seen = run.exclusion.as_ref().unwrap();
+    assert!(seen.checked >= run.operations, "{what}: {seen:?}");
+    let faults = [seen.violations, seen.lost_updates, seen.holder_died];
+    assert_eq!(faults, [0; 3], "{what}");
     if run.stamp_every == Some(1) {
         let stamped = [
             run.stamped,
@@ -379,29 +335,16 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             (!late && !missed).then_some((run, holder))
         });
         let text = format!("(pid {holder}): killed by SIGKILL");
-        assert!(
-            point
-                .around
-                .deaths
-                .iter()
-                .any(|death| death.contains(&text)),
-            "{name}: {:?}",
-            point.around.deaths
-        );
+        let deaths = &point.around.deaths;
+        let is_told = deaths.iter().any(|death| death.contains(&text));
+        assert!(is_told, "{name}: {deaths:?}");
         // glibc finds the dead owner's mutex inconsistent and aborts.
-        let alone = point.around.deaths.len() == 1 || name == "pthread-pi";
-        assert!(alone, "{name}: {:?}", point.around.deaths);
-        assert!(
-            reason(&point, "deaths").is_some(),
-            "{name}: {:?}",
-            point.verdict
-        );
+        let alone = deaths.len() == 1 || name == "pthread-pi";
+        assert!(alone, "{name}: {deaths:?}");
+        let verdict = &point.verdict;
+        assert!(reason(&point, "deaths").is_some(), "{name}: {verdict:?}");
         for flag in ["exclusion", "lost_update"] {
-            assert!(
-                reason(&point, flag).is_none(),
-                "{name}: {:?}",
-                point.verdict
-            );
+            assert!(reason(&point, flag).is_none(), "{name}: {verdict:?}");
         }
         if stays_locked {
             let after = operations_after(&point);

@@ -5,13 +5,12 @@
 //! out of the counts.
 
 use crate::common::{
-    Done, Jostle, Place, Signal, alone, beside, in_a_network_of_its_own, in_some_try,
-    in_some_try_unless_disturbed, jostle, must_have, reason,
+    Done, Jostle, Place, Signal, alone, beside, first_line, flat, in_a_network_of_its_own,
+    in_some_try, in_some_try_unless_disturbed, jostle, must_have, reason,
 };
 use jostle_model::connect::Connections;
 use jostle_model::record::{Fit, Record, Run};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -272,8 +271,7 @@ fn connections_at_the_processes_of_another_s_server_are_counted() {
             .process_group(0)
             .spawn()
             .unwrap();
-        let stdout = BufReader::new(server.stdout.take().unwrap());
-        let port = stdout.lines().next().unwrap().unwrap();
+        let port = first_line(&mut server);
         let line = format!("tcp://127.0.0.1:{port} --open 200 --rate {rate}");
         let runs = runs(&sweep(&line).run());
         let group = rustix::process::Pid::from_child(&server);
@@ -395,7 +393,7 @@ mod figures {
         in_some_try("the cliff", || {
             let run = jostle("connect --open 1k:1900:2500:3500 --quick --quiet");
             let done = in_a_network_of_its_own(run, FEW_PORTS).run();
-            let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+            let text = flat(&done.stdout);
             let figures = [
                 "tcp from 1 source: connect() takes",
                 "times as long with 2,500 open as with 1,900",
@@ -501,8 +499,8 @@ mod figures {
             assert!(fit.runs >= 6, "{fit:?}");
             let words = "time in connect() follows no simple law from 100 to 3,500 connections: it \
                          bends between 1,900 and 2,200";
-            let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-            let found = fit.finding == "bends" && fit.laws.is_empty() && text.contains(words);
+            let is_told = flat(&done.stdout).contains(words);
+            let found = fit.finding == "bends" && fit.laws.is_empty() && is_told;
             (done, found)
         });
     }

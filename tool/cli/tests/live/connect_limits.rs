@@ -7,7 +7,7 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::{
-    Done, Jostle, Place, alone, beside, in_a_network_of_its_own, in_some_try, jostle, reason,
+    Done, Jostle, Place, alone, beside, in_a_network_of_its_own, in_some_try, jostle, reason, rows,
 };
 use jostle_model::record::Status;
 use jostle_sys::limits::net::Counted;
@@ -84,63 +84,35 @@ fn a_full_accept_queue_is_named_and_a_longer_one_is_not() {
     });
 }
 
+/// What is typed, and what is said of it.
+const SENSELESS: &str = "
+connect flock => flock is not a connection; connect takes: tcp, unix
+contend tcp => tcp is not a lock; `jostle connect tcp` opens connections
+connect tcp://nowhere => HOST:PORT
+connect tcp --open 0 => --open: 1 to
+connect tcp --open some => some
+connect tcp --sources 0 => --sources: 1 to
+connect tcp --port-range 9-1 => is not a range of ports; write 40000-49999
+connect tcp --accept lottery => shared, epollexclusive, reuseport
+connect tcp --accept reuseport => --accept needs several acceptors; use --acceptors 4
+connect tcp --close slowly => fin, rst
+connect tcp --only dream => bind
+connect tcp --only bind --rate 5 => --rate has no effect
+connect tcp --rate 1:2 => --rate takes one number
+connect unix --sources 2 => neither addresses nor ports; --sources works with: tcp
+connect unix --listeners 5 => --listeners opens TCP sockets
+connect tcp://127.0.0.1:9 --acceptors 4 => ; --acceptors works with
+connect tcp://192.0.2.1:9 --sources 4 => reach this machine only
+connect tcp://[::1]:9 --bind-no-port => addresses of --bind-no-port lie in 127.0.0.0/8
+connect tcp --runs 0 => --runs: 1 to
+connect tcp --budget 0 => --budget 0
+connect tcp -w 3 => unexpected argument
+";
+
 #[test]
 fn what_makes_no_sense_is_refused_with_what_would() {
     let _beside = beside();
-    let table: &[(&str, &str)] = &[
-        (
-            "connect flock",
-            "flock is not a connection; connect takes: tcp, unix",
-        ),
-        (
-            "contend tcp",
-            "tcp is not a lock; `jostle connect tcp` opens connections",
-        ),
-        ("connect tcp://nowhere", "HOST:PORT"),
-        ("connect tcp --open 0", "--open: 1 to"),
-        ("connect tcp --open some", "some"),
-        ("connect tcp --sources 0", "--sources: 1 to"),
-        (
-            "connect tcp --port-range 9-1",
-            "is not a range of ports; write 40000-49999",
-        ),
-        (
-            "connect tcp --accept lottery",
-            "shared, epollexclusive, reuseport",
-        ),
-        (
-            "connect tcp --accept reuseport",
-            "--accept needs several acceptors; use --acceptors 4",
-        ),
-        ("connect tcp --close slowly", "fin, rst"),
-        ("connect tcp --only dream", "bind"),
-        ("connect tcp --only bind --rate 5", "--rate has no effect"),
-        ("connect tcp --rate 1:2", "--rate takes one number"),
-        (
-            "connect unix --sources 2",
-            "neither addresses nor ports; --sources works with: tcp",
-        ),
-        (
-            "connect unix --listeners 5",
-            "--listeners opens TCP sockets",
-        ),
-        (
-            "connect tcp://127.0.0.1:9 --acceptors 4",
-            "; --acceptors works with",
-        ),
-        (
-            "connect tcp://192.0.2.1:9 --sources 4",
-            "reach this machine only",
-        ),
-        (
-            "connect tcp://[::1]:9 --bind-no-port",
-            "addresses of --bind-no-port lie in 127.0.0.0/8",
-        ),
-        ("connect tcp --runs 0", "--runs: 1 to"),
-        ("connect tcp --budget 0", "--budget 0"),
-        ("connect tcp -w 3", "unexpected argument"),
-    ];
-    for (line, says) in table {
+    for [line, says] in rows(SENSELESS) {
         jostle(line).exits(2).prints_nothing().says(says);
     }
     // Words of the plan that no option says.
@@ -193,19 +165,13 @@ fn ports_that_are_used_up() {
 fn ports_that_bind_cannot_find() {
     let _beside = beside();
     let few = "echo 40000 40999 > /proc/sys/net/ipv4/ip_local_port_range";
-    for (options, says) in [
-        (
-            "--only bind",
-            &["no port of 40000-40999 is left on 1 source address"][..],
-        ),
-        (
-            "--bind-no-port=false --sources 1 --ports 2",
-            &["or --bind-no-port, with which connect() shares ports between destinations"],
-        ),
-    ] {
+    let table = "
+        --only bind => no port of 40000-40999 is left on 1 source address
+        --bind-no-port=false --sources 1 --ports 2 => or --bind-no-port, with which connect() shares ports between destinations";
+    for [options, says] in rows(table) {
         let run = sweep(&format!("--open 500:2000 {options}"));
         let done = in_a_network_of_its_own(run, few).run();
-        ends(done, "bind", "EADDRINUSE", says);
+        ends(done, "bind", "EADDRINUSE", &[says]);
     }
     // Two destinations share each port.
     let run = sweep("--open 500:2000 --bind-no-port --sources 1 --ports 2");
@@ -230,30 +196,15 @@ fn descriptors_that_are_used_up_by_a_lower_limit_than_was_promised() {
 #[test]
 fn nobody_listens() {
     let _beside = beside();
-    let run = sweep("tcp://127.0.0.1:9 --open 10");
-    ends(
-        in_a_network_of_its_own(run, "true").run(),
-        "connect",
-        "ECONNREFUSED",
-        &[
-            "after 0 connections: connect(): nobody listens there",
-            "start it",
-        ],
-    );
-    let run = sweep("unix:/nowhere/socket --open 10").run();
-    ends(
-        run,
-        "connect",
-        "ENOENT",
-        &["no socket at this path; start the server"],
-    );
-    let run = sweep("tcp://203.0.113.1:9 --open 10");
-    ends(
-        in_a_network_of_its_own(run, "true").run(),
-        "connect",
-        "ENETUNREACH",
-        &["there is no way to this address"],
-    );
+    let table = "
+        tcp://127.0.0.1:9 => ECONNREFUSED => after 0 connections: connect(): nobody listens there (any more), or the server refuses; start it
+        unix:/nowhere/socket => ENOENT => no socket at this path; start the server
+        tcp://203.0.113.1:9 => ENETUNREACH => there is no way to this address";
+    for [target, error, says] in rows(table) {
+        let run = sweep(&format!("{target} --open 10"));
+        let done = in_a_network_of_its_own(run, "true").run();
+        ends(done, "connect", error, &[says]);
+    }
 }
 
 #[test]

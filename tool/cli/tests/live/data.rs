@@ -1,13 +1,8 @@
 //! The examples of tool/docs/data.md, run as they stand there.
 
-use crate::common::Place;
+use crate::common::{Place, path_with_jostle, root};
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// The blocks of the page, each with its language.
 fn blocks() -> Vec<(String, String)> {
@@ -26,10 +21,7 @@ fn interpreter(language: &str) -> Command {
     match language {
         "sh" => {
             let mut shell = Command::new("sh");
-            let jostle = Path::new(env!("CARGO_BIN_EXE_jostle")).parent().unwrap();
-            let path = std::env::var("PATH").unwrap();
-            shell.arg("-e");
-            shell.env("PATH", format!("{}:{path}", jostle.display()));
+            shell.arg("-e").env("PATH", path_with_jostle());
             shell
         }
         "python" => {

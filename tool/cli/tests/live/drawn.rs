@@ -28,7 +28,7 @@ const BESIDE: f64 = 8.0;
 
 /// A record for each workload: its file, and which of the file's experiments.
 const PAGES: &[(&str, usize)] = &[
-    ("lockscale", 0),    // contend
+    ("locks", 0),        // contend
     ("scope-lan", 0),    // stream
     ("old", 3),          // hold
     ("churn", 0),        // churn
@@ -344,7 +344,7 @@ fn every_drawing_of_every_workload_shows_the_figures_of_the_record() {
 #[test]
 fn a_page_whose_scales_were_swapped_is_found_out() {
     let place = Place::beside_others();
-    let (sets, page) = page(&place, "lockscale", 0);
+    let (sets, page) = page(&place, "locks", 0);
     let mut record = Record::new(&sets[0]);
     let swapped = page.replacen("data-y=\"log\"", "data-y=\"linear\"", 1);
     assert_ne!(page, swapped);
@@ -401,7 +401,7 @@ fn the_drawings_of_judge_show_its_record_on_the_scale_that_the_address_asks_for(
 #[test]
 fn a_page_follows_its_address_to_either_scale() {
     let place = Place::beside_others();
-    let (sets, _) = page(&place, "lockscale", 0);
+    let (sets, _) = page(&place, "locks", 0);
     let mut record = Record::new(&sets[0]);
     let mut browser = Browser::open(&place);
     for (fragment, log) in [("#y=log", true), ("#y=linear", false)] {

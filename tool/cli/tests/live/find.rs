@@ -1,8 +1,8 @@
 //! `rate --find` through the whole binary: what no load meets and what each does, a budget, a
 //! break, bad input, and the limit of a server whose service times are known.
 
-use crate::common::{Place, Signal, alone, beside, in_some_try, jostle};
-use crate::refusals::refuses;
+use crate::common::{Place, Signal, alone, beside, flat, in_some_try, jostle};
+use crate::refusals::{refuses, refuses_each};
 use jostle_stats::rng::Rng;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -42,9 +42,8 @@ fn too_few_slots_are_the_limit_and_no_limit_of_the_target() {
     let line = "rate delay:5ms -w 2 --find p50<100ms --rate 1000:8000 --warmup 100ms";
     in_some_try("slots that are all taken", || {
         let done = jostle(line).run().leaves_nothing();
-        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        let says = "the slots (-w) were at the limit";
-        (done.code() == 3 && text.contains(says)).then_some(())
+        let is_told = flat(&done.stdout).contains("the slots (-w) were at the limit");
+        (done.code() == 3 && is_told).then_some(())
     });
 }
 
@@ -103,44 +102,18 @@ fn a_search_goes_on_behind_its_last_whole_step() {
 
 #[test]
 fn an_objective_that_makes_no_sense_is_refused_with_what_would() {
-    for (line, says) in [
-        (
-            "rate lockd --find p99<5",
-            "the time has no unit; write p99<5ms",
-        ),
-        ("rate lockd --find p99<-5ms", "`-5ms` is not a time"),
-        (
-            "rate lockd --find latency<5ms",
-            "`latency<5ms` is no objective; write p99<5ms",
-        ),
-        ("rate lockd --find errors<1", "such as errors<0.1%"),
-        (
-            "rate lockd --find p99.9999<5ms",
-            "more than 300,000 requests",
-        ),
-        (
-            "rate lockd --find p99<5ms -t 3",
-            "-t: --find ends each step after a number of requests",
-        ),
-        (
-            "rate lockd --find p99<5ms --rate 9k",
-            "the least and the greatest load, such as 100:20k",
-        ),
-        (
-            "rate lockd --find p99<5ms --rate 9k:1k",
-            "the least and the greatest load",
-        ),
-        (
-            "rate lockd --find p99<5ms --runs 3",
-            "--find takes at least 8 steps around the limit",
-        ),
-        (
-            "stream lockd --find p99<5ms",
-            "--find is an option of: rate",
-        ),
-    ] {
-        refuses(jostle(line).run(), 2, &[says]);
-    }
+    let table = "
+        rate lockd --find p99<5 => 2 => the time has no unit; write p99<5ms
+        rate lockd --find p99<-5ms => 2 => `-5ms` is not a time
+        rate lockd --find latency<5ms => 2 => `latency<5ms` is no objective; write p99<5ms
+        rate lockd --find errors<1 => 2 => such as errors<0.1%
+        rate lockd --find p99.9999<5ms => 2 => more than 300,000 requests
+        rate lockd --find p99<5ms -t 3 => 2 => -t: --find ends each step after a number of requests
+        rate lockd --find p99<5ms --rate 9k => 2 => the least and the greatest load, such as 100:20k
+        rate lockd --find p99<5ms --rate 9k:1k => 2 => the least and the greatest load
+        rate lockd --find p99<5ms --runs 3 => 2 => --find takes at least 8 steps around the limit
+        stream lockd --find p99<5ms => 2 => --find is an option of: rate";
+    refuses_each(&Place::new(), table);
 }
 
 /// A web server that serves one request at a time, in the order in which they arrive, and takes

@@ -4,23 +4,14 @@
 //! The slower lock is slower by a factor, since other programs may run beside. How often a
 //! tenth is found is counted by `cargo xtask validate gate`.
 
-use crate::common::{Place, alone, beside, in_some_try, must_have};
+use crate::common::{
+    Place, alone, beside, flat, in_some_try, must_have, path_with_jostle, root, rows,
+};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// Short, and of enough blocks for an interval.
 const SHORT: &str = "contend -w 1 -b 0 -i 0 --measure counts -t 30ms --warmup 10ms --runs 6";
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn succeed(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {output:?}");
-}
 
 /// How a lock whose owner takes so many steps is compiled, in a shell.
 fn compile(steps: u32, library: &str) -> String {
@@ -36,12 +27,7 @@ fn locks() -> Place {
     must_have("cc", "gcc");
     let place = Place::new();
     for (library, steps) in [("old.so", 100), ("equal.so", 100), ("slower.so", 400)] {
-        let command = compile(steps, library);
-        succeed(
-            Command::new("sh")
-                .args(["-c", &command])
-                .current_dir(place.path()),
-        );
+        place.program(&["sh", "-c", &compile(steps, library)]);
     }
     place
 }
@@ -53,19 +39,26 @@ struct Gated {
     stderr: String,
 }
 
+impl Gated {
+    #[track_caller]
+    fn exits(&self, code: i32, says: &str) {
+        assert_eq!(self.code, code, "{}", self.stderr);
+        assert!(self.stderr.contains(says), "{says}: {}", self.stderr);
+    }
+
+    #[track_caller]
+    fn comments(&self, text: &str) {
+        assert!(self.comment.contains(text), "{text}: {}", self.comment);
+    }
+}
+
 /// A shell command in the place, with the gate as `$GATE` and this jostle in PATH. Nothing
 /// of it may be left in the directory for temporary files.
 fn run(place: &Place, script: &str, variables: &[(&str, &str)]) -> Gated {
-    let binary = Path::new(env!("CARGO_BIN_EXE_jostle")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new("sh")
+    let done = Command::new("sh")
         .args(["-c", script])
         .current_dir(place.path())
-        .env("PATH", format!("{}:{path}", binary.display()))
+        .env("PATH", path_with_jostle())
         .env("TMPDIR", place.file("tmp"))
         .env("GATE", root().join("tool/ci-gate/gate"))
         .env_remove("GITHUB_OUTPUT")
@@ -75,14 +68,19 @@ fn run(place: &Place, script: &str, variables: &[(&str, &str)]) -> Gated {
         .unwrap();
     assert_eq!(place.list("tmp"), [""; 0], "{script}");
     Gated {
-        code: status.code().unwrap(),
-        comment: String::from_utf8(stdout).unwrap(),
-        stderr: String::from_utf8(stderr).unwrap(),
+        code: done.status.code().unwrap(),
+        comment: String::from_utf8(done.stdout).unwrap(),
+        stderr: String::from_utf8(done.stderr).unwrap(),
     }
 }
 
 fn gate(place: &Place, arguments: &str) -> Gated {
     run(place, &format!("exec \"$GATE\" {arguments}"), &[])
+}
+
+/// Of two libraries in the place, by short runs.
+fn compare(place: &Place, options: &str, pair: &str) -> Gated {
+    gate(place, &format!("{options} --measure '{SHORT}' {pair}"))
 }
 
 /// The targets of the one experiment in a result file, each of which has its six runs.
@@ -121,16 +119,11 @@ fn too_few_runs_decide_nothing() {
     let few = SHORT.replace("--runs 6", "--runs 3");
     // On a busy machine it may be that nothing is granted within 30 ms.
     in_some_try("that there are too few runs", || {
-        let gated = gate(
-            &place,
-            &format!("--measure '{few}' lib:./old.so lib:./slower.so"),
-        );
-        assert_eq!(gated.code, 3, "{}", gated.stderr);
-        assert!(
-            gated.comment.starts_with("## jostle: undecided\n"),
-            "{}",
-            gated.comment
-        );
+        let pair = "lib:./old.so lib:./slower.so";
+        let gated = gate(&place, &format!("--measure '{few}' {pair}"));
+        gated.exits(3, "");
+        let heading = gated.comment.lines().next();
+        assert_eq!(heading, Some("## jostle: undecided"), "{}", gated.comment);
         // Beside other programs, whose bound on each run is wide, it is these that decide.
         let reasons = ["3 blocks with both", "other programs may have moved"];
         let mut said = reasons.iter();
@@ -139,52 +132,33 @@ fn too_few_runs_decide_nothing() {
     });
 }
 
+/// Arguments, and what is said of them.
+const SENSELESS: &str = "
+=> BASE and NEW are missing
+lib:./old.so => BASE and NEW are missing
+futex spin flock => more than BASE and NEW: flock
+--judge true futex spin => --judge takes no BASE and NEW
+--require server futex spin => need --judge
+--judge true --require serve => expected one of `generator`
+--fast futex spin => there is no option --fast
+futex spin --out => --out needs a value
+--build make HEAD~1 HEAD => --build needs --target
+--target lib:x.so HEAD~1 HEAD => --target needs --build
+--plan none.toml futex spin => cannot read the plan none.toml
+--plan old.so --anchor spin futex spin => takes the place of
+futex 'pipe:cat a,b' => with a comma
+lib:./old.so lib:./none.so => there is no file
+flok futex => did you mean `flock`
+--threshold 0 --measure 'contend -t 10ms --runs 1 -w 1' futex spin => more than 0
+";
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let _beside = beside();
     let place = locks();
-    let table = [
-        ("", 2, "BASE and NEW are missing"),
-        ("lib:./old.so", 2, "BASE and NEW are missing"),
-        ("futex spin flock", 2, "more than BASE and NEW: flock"),
-        (
-            "--judge true futex spin",
-            2,
-            "--judge takes no BASE and NEW",
-        ),
-        ("--require server futex spin", 2, "need --judge"),
-        (
-            "--judge true --require serve",
-            2,
-            "expected one of `generator`",
-        ),
-        ("--fast futex spin", 2, "there is no option --fast"),
-        ("futex spin --out", 2, "--out needs a value"),
-        ("--build make HEAD~1 HEAD", 2, "--build needs --target"),
-        ("--target lib:x.so HEAD~1 HEAD", 2, "--target needs --build"),
-        (
-            "--plan none.toml futex spin",
-            2,
-            "cannot read the plan none.toml",
-        ),
-        (
-            "--plan old.so --anchor spin futex spin",
-            2,
-            "takes the place of",
-        ),
-        ("futex 'pipe:cat a,b'", 2, "with a comma"),
-        ("lib:./old.so lib:./none.so", 2, "there is no file "),
-        ("flok futex", 2, "did you mean `flock`"),
-        (
-            "--threshold 0 --measure 'contend -t 10ms --runs 1 -w 1' futex spin",
-            2,
-            "more than 0",
-        ),
-    ];
-    for (arguments, code, says) in table {
+    for [arguments, says] in rows(SENSELESS) {
         let gated = gate(&place, arguments);
-        assert_eq!(gated.code, code, "{arguments}: {}", gated.stderr);
-        assert!(gated.stderr.contains(says), "{arguments}: {}", gated.stderr);
+        gated.exits(2, says);
         assert!(gated.comment.is_empty(), "{arguments}: {}", gated.comment);
     }
 }
@@ -201,12 +175,14 @@ fn repository() -> Place {
             compile(steps, "lock.so")
         );
     }
-    succeed(
-        Command::new("sh")
-            .args(["-ec", &script])
-            .current_dir(place.path()),
-    );
+    place.program(&["sh", "-ec", &script]);
     place
+}
+
+/// How many worktrees it has.
+fn worktrees(place: &Place) -> usize {
+    let (listed, _) = place.program(&["git", "worktree", "list"]);
+    listed.lines().count()
 }
 
 /// The exit trap once removed `--out`'s `base` by force, whatever it was: a file that was not
@@ -216,11 +192,7 @@ fn worktrees_that_the_gate_did_not_add_survive_it() {
     let _beside = beside();
     let place = repository();
     let script = "git worktree add --quiet --detach wt/base && echo mine > wt/base/uncommitted";
-    succeed(
-        Command::new("sh")
-            .args(["-ec", script])
-            .current_dir(place.path()),
-    );
+    place.program(&["sh", "-ec", script]);
     let table = [
         ("true", "nosuchrev HEAD", 2, "git has no revision nosuchrev"),
         ("true", "HEAD nosuchrev", 2, "git has no revision nosuchrev"),
@@ -229,17 +201,10 @@ fn worktrees_that_the_gate_did_not_add_survive_it() {
     ];
     for (build, revisions, code, says) in table {
         let options = format!("--out wt --build {build} --target 'lib:{{}}/x.so'");
-        let gated = gate(&place, &format!("{options} {revisions}"));
-        assert_eq!(gated.code, code, "{revisions}: {}", gated.stderr);
-        assert!(gated.stderr.contains(says), "{revisions}: {}", gated.stderr);
+        gate(&place, &format!("{options} {revisions}")).exits(code, says);
         assert_eq!(place.read("wt/base/uncommitted"), "mine\n", "{revisions}");
         assert_eq!(place.list("wt"), ["base"], "{revisions}");
-        let trees = Command::new("git")
-            .args(["worktree", "list"])
-            .current_dir(place.path())
-            .output();
-        let trees = String::from_utf8(trees.unwrap().stdout).unwrap();
-        assert_eq!(trees.lines().count(), 2, "{revisions}: {trees}");
+        assert_eq!(worktrees(&place), 2, "{revisions}");
     }
 }
 
@@ -260,25 +225,16 @@ fn is_told(gated: &Gated) {
     assert_eq!(found.count(), 1, "{}: {}", gated.code, gated.comment);
 }
 
+const ELSEWHERE: &str = "--threshold 50 --anchor none --out here";
+
 #[test]
 fn two_libraries_and_the_anchor_take_turns_in_one_experiment() {
     let _beside = beside();
     let place = locks();
-    let gated = gate(
-        &place,
-        &format!("--measure '{SHORT}' lib:./old.so lib:./slower.so"),
-    );
+    let gated = compare(&place, "", "lib:./old.so lib:./slower.so");
     is_told(&gated);
-    assert!(
-        gated.comment.contains("lib:./old.so -> lib:./slower.so"),
-        "{}",
-        gated.comment
-    );
-    assert!(
-        gated.comment.contains("jostle-gate/gate.html"),
-        "{}",
-        gated.comment
-    );
+    gated.comments("lib:./old.so -> lib:./slower.so");
+    gated.comments("jostle-gate/gate.html");
     assert_eq!(place.read("jostle-gate/gate.md"), gated.comment);
     assert!(place.read("jostle-gate/gate.html").contains("slower.so"));
     assert_eq!(
@@ -286,11 +242,7 @@ fn two_libraries_and_the_anchor_take_turns_in_one_experiment() {
         ["futex", "lib:./old.so", "lib:./slower.so"]
     );
     // Without an anchor, and elsewhere.
-    let options = "--threshold 50 --anchor none --out here";
-    is_told(&gate(
-        &place,
-        &format!("{options} --measure '{SHORT}' lib:./old.so lib:./equal.so"),
-    ));
+    is_told(&compare(&place, ELSEWHERE, "lib:./old.so lib:./equal.so"));
     let targets = measured(&place, "here/gate.jsonl");
     assert_eq!(targets, ["lib:./equal.so", "lib:./old.so"]);
 }
@@ -316,50 +268,24 @@ fn two_revisions_are_built_and_their_checkouts_removed() {
     let _beside = beside();
     let place = repository();
     let options = format!("--target 'lib:{{}}/lock.so' --measure '{SHORT}'");
-    let gated = gate(
-        &place,
-        &format!("--build 'sh build.sh' {options} HEAD~1 HEAD"),
-    );
+    let build = |build: &str, revisions: &str| {
+        gate(&place, &format!("--build {build} {options} {revisions}"))
+    };
+    let gated = build("'sh build.sh'", "HEAD~1 HEAD");
     is_told(&gated);
-    for part in [
-        "| lib:jostle-gate/",
-        "/base/lock.so -> lib:jostle-gate/",
-        "/new/lock.so",
-    ] {
-        assert!(gated.comment.contains(part), "{part}: {}", gated.comment);
-    }
+    gated.comments("| lib:jostle-gate/");
+    gated.comments("/base/lock.so -> lib:jostle-gate/");
+    gated.comments("/new/lock.so");
     let left = || {
         let mut names = place.list("jostle-gate");
         names.sort();
         names
     };
     assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
-    let failed = gate(&place, &format!("--build false {options} HEAD~1 HEAD"));
-    assert_eq!(failed.code, 1);
-    assert!(
-        failed.stderr.contains("gate: `false` failed at HEAD~1"),
-        "{}",
-        failed.stderr
-    );
-    let unknown = gate(&place, &format!("--build true {options} v9 HEAD"));
-    assert_eq!(unknown.code, 2);
-    assert!(
-        unknown.stderr.contains("git has no revision v9"),
-        "{}",
-        unknown.stderr
-    );
+    build("false", "HEAD~1 HEAD").exits(1, "gate: `false` failed at HEAD~1");
+    build("true", "v9 HEAD").exits(2, "git has no revision v9");
     assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
-    let trees = Command::new("git")
-        .args(["worktree", "list"])
-        .current_dir(place.path())
-        .output();
-    assert_eq!(
-        String::from_utf8(trees.unwrap().stdout)
-            .unwrap()
-            .lines()
-            .count(),
-        1
-    );
+    assert_eq!(worktrees(&place), 1);
 }
 
 /// A command without a server is never at the server's limit, on any machine.
@@ -370,20 +296,12 @@ fn a_load_generator_is_judged_in_place_of_two_versions() {
     let sample = sample.display();
     let gated = gate(&place, &format!("--judge 'cat {sample}' --require server"));
     assert_ne!(gated.code, 0, "{}", gated.stderr);
-    let parts = [
-        "```text\njostle judge: sh -c",
-        "wrk printed: 50,029 requests/s",
-        "jostle-gate/judge.html",
-    ];
-    for part in parts {
-        assert!(gated.comment.contains(part), "{part}: {}", gated.comment);
-    }
-    assert!(
-        gated.comment.starts_with("## jostle judge: "),
-        "{}",
-        gated.comment
-    );
     assert!(gated.stderr.contains("Transfer/sec"), "{}", gated.stderr);
+    gated.comments("```text\njostle judge: sh -c");
+    gated.comments("wrk printed: 50,029 requests/s");
+    gated.comments("jostle-gate/judge.html");
+    let heading = gated.comment.lines().next().unwrap();
+    assert!(heading.starts_with("## jostle judge: "), "{heading}");
     assert_eq!(place.read("jostle-gate/judge.md"), gated.comment);
     assert!(place.file("jostle-gate/judge.jsonl").exists());
     assert_eq!(gate(&place, "--judge 'exit 7'").code, 1);
@@ -397,7 +315,7 @@ fn the_action_runs_the_gate_and_sets_its_outputs() {
     let place = locks();
     let action = fs::read_to_string(root().join("action.yml")).unwrap();
     let (head, step) = action.split_once("      run: >-\n").unwrap();
-    let step = step.split_whitespace().collect::<Vec<_>>().join(" ");
+    let step = flat(step);
     let variables = head.split_once("      env:\n").unwrap().1.lines();
     let mut environment: Vec<(&str, &str)> = variables
         .map(|line| (line.trim().split(':').next().unwrap(), ""))
@@ -441,17 +359,12 @@ mod figures {
     fn a_lock_that_got_slower_fails_the_gate_and_one_that_got_quicker_does_not() {
         let _alone = alone();
         let place = locks();
-        let compare = |pair: &str| gate(&place, &format!("--measure '{SHORT}' {pair}"));
+        let compare = |pair: &str| compare(&place, "", pair);
         let slower = finds(4, "worse", || compare("lib:./old.so lib:./slower.so"));
-        for part in ["| worse |", "beside `futex`, which did not change"] {
-            assert!(slower.comment.contains(part), "{part}: {}", slower.comment);
-        }
+        slower.comments("| worse |");
+        slower.comments("beside `futex`, which did not change");
         let quicker = finds(0, "better", || compare("lib:./slower.so lib:./old.so"));
-        assert!(
-            quicker.comment.contains("| better |"),
-            "{}",
-            quicker.comment
-        );
+        quicker.comments("| better |");
     }
 
     #[test]
@@ -460,11 +373,7 @@ mod figures {
         let _alone = alone();
         let place = locks();
         finds(0, "same", || {
-            let options = "--threshold 50 --anchor none --out here";
-            gate(
-                &place,
-                &format!("{options} --measure '{SHORT}' lib:./old.so lib:./equal.so"),
-            )
+            compare(&place, ELSEWHERE, "lib:./old.so lib:./equal.so")
         });
     }
 }

@@ -4,7 +4,7 @@
 //! result file.
 
 use crate::common::browser::{Browser, load_and_do};
-use crate::common::{Place, Signal, beside};
+use crate::common::{Place, Signal, beside, flat, rows};
 use jostle_model::record::Record;
 use std::fs;
 
@@ -44,6 +44,12 @@ fn figures(figure: fn(&jostle_model::record::Run) -> f64) -> Vec<(String, Vec<f6
     found
 }
 
+/// A list of texts.
+fn texts(list: &serde_json::Value) -> Vec<&str> {
+    let list = list.as_array().unwrap().iter();
+    list.map(|text| text.as_str().unwrap()).collect()
+}
+
 /// Of five runs, as the record has.
 fn median(mut values: Vec<f64>) -> f64 {
     assert_eq!(values.len() % 2, 1);
@@ -70,23 +76,13 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
     let expected = figures(|point| point.throughput_per_s);
     assert_eq!(expected.len(), 4);
     // Each point has a mark, which refers to its row.
-    let mut marks: Vec<&str> = found["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|r| r.as_str().unwrap())
-        .collect();
+    let mut marks = texts(&found["rows"]);
     marks.sort_unstable();
     assert_eq!(marks, ["0", "1", "2", "3"]);
     let data = found["data"].as_array().unwrap();
     assert_eq!(data.len(), 4);
     for row in data {
-        let cells: Vec<&str> = row
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|c| c.as_str().unwrap())
-            .collect();
+        let cells = texts(row);
         let known = expected.iter().find(|(whose, _)| {
             whose.replace(',', "") == format!("{} {} workers", cells[0], cells[1])
         });
@@ -116,11 +112,8 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
     let table = found["table"].as_array().unwrap();
     assert_eq!((rows.len(), table.len()), (4, 4));
     for (row, shown) in rows.iter().zip(table) {
-        let words =
-            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
-        assert_eq!(words(row), words(shown.as_str().unwrap()));
+        assert_eq!(flat(row), flat(shown.as_str().unwrap()));
     }
-    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown = flat(found["text"].as_str().unwrap());
     let said = flat(&console);
     let (_, lines) = said.split_once(" Fairness ").unwrap();
@@ -160,14 +153,9 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
     assert_eq!(console, [""; 0]);
     let at =
         |view: &str, mark: usize, axis: usize| found[view]["marks"][mark][axis].as_f64().unwrap();
-    let labels = |view: &str, axis: &str| -> Vec<String> {
-        let labels = found[view][axis].as_array().unwrap().iter();
-        labels
-            .map(|label| label.as_str().unwrap().to_owned())
-            .collect()
-    };
+    let labels = |view: &str, axis: &str| texts(&found[view][axis]);
     assert_eq!(labels("log", "x"), ["10", "1000"]);
-    assert!(labels("log", "y").contains(&"100 us".to_owned()), "{found}");
+    assert!(labels("log", "y").contains(&"100 us"), "{found}");
     assert_eq!(labels("y", "x"), labels("log", "x"));
     assert_eq!(labels("y", "y")[0], "0");
     assert_eq!(labels("both", "x")[0], "0");
@@ -276,28 +264,17 @@ fn a_mistake_in_a_script_would_be_heard() {
 #[test]
 fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
     let place = Place::beside_others();
-    let lines = [
-        (
-            "stream flock -n 100:1000 -w 1:2 --runs 2",
-            "Time for one operation",
-        ),
-        (
-            "hold chained --keys 100:1000 --runs 2",
-            "Mean time to release",
-        ),
-        (
-            "contend flock futex -w 2 -t 50ms --runs 2 --measure counts",
-            "Throughput",
-        ),
-    ];
-    for (line, title) in lines {
+    let table = "
+        stream flock -n 100:1000 -w 1:2 --runs 2 => Time for one operation
+        hold chained --keys 100:1000 --runs 2 => Mean time to release
+        contend flock futex -w 2 -t 50ms --runs 2 --measure counts => Throughput";
+    for [line, title] in rows(table) {
         let line = format!("{line} --quiet --html page.html -o page.jsonl --overwrite");
         let done = place.jostle(&line).run();
         assert!(matches!(done.code(), 0 | 3), "{line}: {}", done.stderr);
         // Other programs may leave it no figure to draw, or none of its times.
         let drawn = place.read("page.html").contains(title);
-        let said: Vec<&str> = done.stdout.split_whitespace().collect();
-        let without = said.join(" ").contains("times and shares are not shown");
+        let without = flat(&done.stdout).contains("times and shares are not shown");
         assert!(
             drawn || without || done.is_disturbed(),
             "{}",

@@ -3,11 +3,9 @@
 
 use crate::common::loops::Loops;
 use crate::common::web::Server;
-use crate::common::{beside, in_some_try_unless_disturbed, jostle, must_have, reason};
+use crate::common::{beside, in_some_try_unless_disturbed, jostle, reason};
 use jostle_model::record::Run;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 
 fn phase<'a>(run: &'a Run, name: &str) -> Option<&'a jostle_model::record::Distribution> {
     let mut phases = run.phases.iter();
@@ -43,7 +41,6 @@ fn requests_share_a_connection_or_have_each_its_own() {
 /// 50 ms for those that are read at once, beside which a slow machine's reading is short.
 #[test]
 fn requests_that_lie_unread_at_an_idle_server_are_told() {
-    must_have("python3", "python3");
     let _beside = beside();
     let script = "import selectors, socket, socketserver, sys, time\n\
         def answer(s):\n\
@@ -62,15 +59,7 @@ fn requests_that_lie_unread_at_an_idle_server_are_told() {
         \x20       if key.fileobj is s.socket: of.register(s.socket.accept()[0], selectors.EVENT_READ)\n\
         \x20       elif not answer(key.fileobj): of.unregister(key.fileobj)";
     for (kind, each, is_told) in [("one", 30, true), ("each", 60, false)] {
-        let mut server = Command::new("python3")
-            .args(["-c", script, kind])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(server.stdout.take().unwrap());
-        let _server = Loops::new(vec![server]);
-        let port = stdout.lines().next().unwrap().unwrap();
+        let (_server, port) = Loops::python(script, &[kind]);
         let line = format!(
             "stream http://127.0.0.1:{port}/ -w 10 -n {each} --runs 1 --quiet --format json"
         );

@@ -8,19 +8,23 @@
 use crate::common::cgroup::Cgroup;
 use crate::common::loops::Loops;
 use crate::common::processes::{Signal, lives, marked};
-use crate::common::{Done, Place, alone, beside, in_some_try, must_be_root, must_have, until};
+use crate::common::servers::serves;
+use crate::common::{
+    Done, Place, alone, beside, in_some_try, must_be_root, must_have, path_with_jostle, root, rows,
+    watched,
+};
 use jostle_model::judged::{Limit, Watched};
 use jostle_model::record::Record;
 use jostle_testbed::ports::free_port;
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use jostle_testbed::running::Running as Server;
+use std::process::Command;
 use std::time::Duration;
 
 /// A Redis server that ends with the test.
 struct Redis {
     place: Place,
     port: u16,
-    child: Child,
+    server: Server,
 }
 
 impl Redis {
@@ -34,16 +38,12 @@ impl Redis {
             "{before} exec redis-server --port {port} --save '' --appendonly no --dir {}",
             place.path().display()
         );
-        let child = Command::new("sh")
-            .args(["-c", &script])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let redis = Redis { place, port, child };
-        until("a Redis server", Duration::from_secs(60), || {
-            TcpStream::connect(("127.0.0.1", port)).ok()
-        });
-        redis
+        let server = serves(port, Command::new("sh").args(["-c", &script]));
+        Redis {
+            place,
+            port,
+            server,
+        }
     }
 
     /// A benchmark of this server that takes some seconds at least; a shell does
@@ -57,27 +57,9 @@ impl Redis {
 
     /// Watched to its end, with what stands in the result file.
     fn judge(&self, script: &str) -> (Done, Watched) {
-        let run = self
-            .place
-            .jostle("judge -o found.jsonl --overwrite -- sh -c")
-            .word(script);
-        let done = run.run_cleanly();
+        let line = "judge -o found.jsonl --overwrite -- sh -c";
+        let done = self.place.jostle(line).word(script).run_cleanly();
         (done, watched(&self.place.read("found.jsonl")))
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn watched(lines: &str) -> Watched {
-    let line = lines.lines().next().unwrap();
-    match serde_json::from_str(line).unwrap() {
-        Record::Judged(watched) => *watched,
-        other => panic!("{other:?}"),
     }
 }
 
@@ -244,7 +226,7 @@ fn a_server_that_is_killed_is_recorded_to_the_end_of_the_run() {
         run.place.file("began").exists().then_some(())
     });
     std::thread::sleep(Duration::from_secs(1));
-    redis.child.kill().unwrap();
+    redis.server.0.kill().unwrap();
     // One loses its connections, and the next gets none.
     let tried = redis.place.read("tried").lines().count();
     run.until("connections that are refused", |run| {
@@ -273,62 +255,30 @@ fn a_full_disk_costs_neither_the_report_nor_the_page() {
     assert!(place.read("page.html").contains("sleep"));
 }
 
+/// What is typed, the exit code, and what is said.
+const REFUSED: &str = "
+judge --server pid:1 -- touch ran => 2 => the first process of the machine
+judge --server :{port} -- touch ran => 2 => nobody listens there
+judge --server 6379 -- touch ran => 2 => write :PORT
+judge --double -- touch ran => 2 => in braces
+judge --repeat 3 -- touch ran => 2 => --double
+judge --copies 1 -- touch ran => 2 => 2..=64
+judge --every 1us -- touch ran => 2 => at least 10ms
+judge => 2 => COMMAND
+judge --require servers -- touch ran => 2 => expected one of `generator`, `server`
+judge -o x.jsonl -- no-such-program => 1 => cannot start no-such-program
+judge -o no/x.jsonl -- touch ran => 1 => make its directory first
+judge -o x.jsonl --html ./x.jsonl -- touch ran => 2 => are the same file
+";
+
 #[test]
 fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
     let place = Place::beside_others();
-    let port = free_port().unwrap();
-    for (line, code, text) in [
-        (
-            "judge --server pid:1 -- touch ran".to_owned(),
-            2,
-            "the first process of the machine",
-        ),
-        (
-            format!("judge --server :{port} -- touch ran"),
-            2,
-            "nobody listens there",
-        ),
-        (
-            "judge --server 6379 -- touch ran".to_owned(),
-            2,
-            "write :PORT",
-        ),
-        ("judge --double -- touch ran".to_owned(), 2, "in braces"),
-        ("judge --repeat 3 -- touch ran".to_owned(), 2, "--double"),
-        ("judge --copies 1 -- touch ran".to_owned(), 2, "2..=64"),
-        (
-            "judge --every 1us -- touch ran".to_owned(),
-            2,
-            "at least 10ms",
-        ),
-        ("judge".to_owned(), 2, "COMMAND"),
-        (
-            "judge --require servers -- touch ran".to_owned(),
-            2,
-            "expected one of `generator`, `server`",
-        ),
-        (
-            "judge -o x.jsonl -- no-such-program".to_owned(),
-            1,
-            "cannot start no-such-program",
-        ),
-        (
-            "judge -o no/x.jsonl -- touch ran".to_owned(),
-            1,
-            "make its directory first",
-        ),
-        (
-            "judge -o x.jsonl --html ./x.jsonl -- touch ran".to_owned(),
-            2,
-            "are the same file",
-        ),
-    ] {
-        place
-            .jostle(&line)
-            .run_cleanly()
-            .exits(code)
-            .says(text)
-            .prints_nothing();
+    let port = free_port().unwrap().to_string();
+    for [line, code, text] in rows(REFUSED) {
+        let done = place.jostle(&line.replace("{port}", &port)).run_cleanly();
+        let done = done.exits(code.parse().unwrap()).says(text);
+        done.prints_nothing();
     }
     for left in ["ran", "x.jsonl"] {
         assert!(!place.file(left).exists(), "{left}");
@@ -494,8 +444,7 @@ PATH=$PATH:$bin
         ] {
             must_have(program, package);
         }
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-        let page = std::fs::read_to_string(format!("{root}/tool/docs/judge.md")).unwrap();
+        let page = std::fs::read_to_string(root().join("tool/docs/judge.md")).unwrap();
         let blocks = page.split("```sh\n").skip(1);
         let commands: Vec<&str> = blocks
             .flat_map(|block| block.split("```").next().unwrap().lines())
@@ -511,16 +460,11 @@ PATH=$PATH:$bin
                 )
             })
             .collect();
-        let binary = std::path::Path::new(env!("CARGO_BIN_EXE_jostle"));
-        let path = std::env::var("PATH").unwrap();
         let done = Command::new("unshare")
             .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
             .args(["sh", "-c", &format!("{SERVERS}{each}")])
             .current_dir(place.path())
-            .env(
-                "PATH",
-                format!("{}:{path}", binary.parent().unwrap().display()),
-            )
+            .env("PATH", path_with_jostle())
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&done.stderr);

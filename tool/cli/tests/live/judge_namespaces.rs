@@ -5,9 +5,8 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::loops::Loops;
-use crate::common::{Place, in_some_try, must_be_root, must_have, until};
+use crate::common::{Place, in_some_try, must_be_root, must_have, until, watched};
 use jostle_model::judged::{Limit, ServerUnseen, Watched};
-use jostle_model::record::Record;
 use jostle_sys::namespaces::spawn_as_host;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -91,10 +90,7 @@ impl Hosts {
         let line = format!("judge -o judged.jsonl --overwrite {line}-- sh -c");
         let under = format!("nsenter --net --target {}", self.near.id());
         place.jostle(&line).word(script).under(&under).run_cleanly();
-        match serde_json::from_str(place.read("judged.jsonl").lines().next().unwrap()) {
-            Ok(Record::Judged(watched)) => *watched,
-            other => panic!("{other:?}"),
-        }
+        watched(&place.read("judged.jsonl"))
     }
 }
 

@@ -2,13 +2,14 @@
 //! work over a Unix socket.
 
 use crate::common::loops::Loops;
+use crate::common::servers::redis_server;
 use crate::common::{Done, Place, alone, in_some_try, must_have};
 use jostle_model::judged::{Limit, Traffic, Watched};
 use jostle_model::record::Record;
-use std::io::{BufRead, BufReader};
+use jostle_testbed::running::eventually;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// The records of a run of `judge`.
 fn judged(place: &Place, line: &str) -> (Done, Vec<Record>) {
@@ -28,27 +29,14 @@ fn first(records: Vec<Record>) -> Watched {
 
 /// A Redis server at this port (0: at the socket `redis` alone).
 fn redis(place: &Place, port: u16) -> Loops {
-    must_have("redis-server", "redis-server");
     must_have("redis-benchmark", "redis-tools");
     let socket = place.file("redis");
-    let server = Command::new("redis-server")
-        .args([
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--port",
-            &port.to_string(),
-        ])
-        .args(["--dir".as_ref(), place.path().as_os_str()])
-        .args(["--unixsocket".as_ref(), socket.as_os_str()])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = redis_server(port, &["--appendonly", "no"]);
+    command.arg("--dir").arg(place.path());
+    command.arg("--unixsocket").arg(&socket);
+    let server = command.stdout(Stdio::null()).spawn().unwrap();
     let server = Loops::new(vec![server]);
-    crate::common::until("a Redis server", Duration::from_secs(60), || {
-        std::os::unix::net::UnixStream::connect(&socket).ok()
-    });
+    eventually("a Redis server", || UnixStream::connect(&socket).is_ok());
     server
 }
 
@@ -115,8 +103,8 @@ fn serve_by(script: &[&str], words: &str) -> (Loops, u32, u16) {
         .unwrap();
     let pid = server.id();
     let server = Loops::new(vec![server]);
-    crate::common::until("a server", Duration::from_secs(60), || {
-        TcpStream::connect(("127.0.0.1", port)).ok()
+    eventually("a server", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
     (server, pid, port)
 }
@@ -215,8 +203,7 @@ mod figures {
     use super::*;
 
     /// A server that reads 32 MB of a file from its disk for each request, or reads nothing.
-    fn server(file: &str) -> (Loops, u16) {
-        must_have("python3", "python3");
+    fn server(file: &str) -> (Loops, String) {
         let script = "import http.server, mmap, os, sys\n\
             if sys.argv[1]:\n\
             \x20   page = mmap.mmap(-1, 32 << 20)\n\
@@ -229,18 +216,7 @@ mod figures {
             \x20   def log_message(self, *args): pass\n\
             s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)\n\
             print(s.server_address[1], flush=True); s.serve_forever()";
-        let mut server = Command::new("python3")
-            .args(["-c", script, file])
-            .stdout(Stdio::piped())
-            // wrk resets its connections.
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdout = server.stdout.take().unwrap();
-        let server = Loops::new(vec![server]);
-        let mut port = String::new();
-        BufReader::new(stdout).read_line(&mut port).unwrap();
-        (server, port.trim().parse().unwrap())
+        Loops::python(script, &[file])
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `jostle stream ldap://...` on a real slapd: what a search is split into, whose
 //! counts agree, and what is no fast success.
 
-use crate::common::{Jostle, Place, Signal, beside, in_some_try, jostle, must_have, reason};
+use crate::common::{Jostle, Place, Signal, beside, in_some_try, jostle, must_have, reason, rows};
 use jostle_model::record::{Run, Status};
 use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLockReadGuard};
@@ -181,35 +181,18 @@ fn ldapsearch_can_be_started_for_each_request() {
 
 #[test]
 fn what_cannot_be_searched_is_said_before_anything_starts() {
-    let table = [
-        (
-            "ldap://127.0.0.1:1/dc=x?(a=1)",
-            "",
-            1,
-            "is the server running there?",
-        ),
-        ("ldap://127.0.0.1/dc=x?(a=1", "", 2, "`)` is missing"),
-        ("ldap:127.0.0.1", "", 2, "write //HOST:PORT/BASE?FILTER"),
-        (
-            "ldap://127.0.0.1:1/dc=x",
-            "--connection one",
-            2,
-            "each, keep",
-        ),
-    ];
-    for (target, options, code, part) in table {
-        stream(target, &format!("-n 1 {options}"))
-            .run_cleanly()
-            .exits(code)
-            .says(part);
+    let table = "
+        ldap://127.0.0.1:1/dc=x?(a=1) => => 1 => is the server running there?
+        ldap://127.0.0.1/dc=x?(a=1 => => 2 => `)` is missing
+        ldap:127.0.0.1 => => 2 => write //HOST:PORT/BASE?FILTER
+        ldap://127.0.0.1:1/dc=x => --connection one => 2 => each, keep";
+    for [target, options, code, part] in rows(table) {
+        let done = stream(target, &format!("-n 1 {options}")).run_cleanly();
+        done.exits(code.parse().unwrap()).says(part);
     }
     let _turn = turn();
-    let missing = searches("-n 1 --server-log /no/such/log").run_cleanly();
-    missing
-        .exits(1)
-        .says("cannot read --server-log /no/such/log");
-    let missing = searches("-n 1 --credentials /no/such/file").run_cleanly();
-    missing
-        .exits(1)
-        .says("cannot read --credentials /no/such/file");
+    for option in ["--server-log /no/such/log", "--credentials /no/such/file"] {
+        let missing = searches(&format!("-n 1 {option}")).run_cleanly();
+        missing.exits(1).says(&format!("cannot read {option}"));
+    }
 }

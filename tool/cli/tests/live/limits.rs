@@ -2,7 +2,7 @@
 //! them and what would fit.
 
 use crate::common::cgroup::Cgroup;
-use crate::common::{Place, beside, jostle, must_be_root};
+use crate::common::{Place, beside, jostle, must_be_root, rows};
 use crate::refusals::refuses;
 
 #[test]
@@ -12,15 +12,8 @@ fn too_few_processes_for_this_user_are_said_before_the_start() {
         let line = format!("contend null -w {workers} -b 1ms -t 50ms --runs 1");
         place.jostle(&line).under("prlimit --nproc=20:20").run()
     };
-    refuses(
-        with(100),
-        1,
-        &[
-            "RLIMIT_NPROC of this user is 20",
-            "prlimit --pid $$ --nproc=104",
-            "or -w at most 16",
-        ],
-    );
+    let says = "RLIMIT_NPROC of this user is 20 | prlimit --pid $$ --nproc=104 | or -w at most 16";
+    refuses(with(100), 1, &says.split(" | ").collect::<Vec<_>>());
     // What it promises holds.
     with(16).measures().leaves_nothing();
 }
@@ -74,70 +67,26 @@ fn too_little_memory_of_the_control_group_is_said_before_the_start() {
 
 #[test]
 fn limits_of_the_process_are_said_before_the_start() {
-    let table: &[(&str, &str, &[&str])] = &[
-        (
-            "--nofile=40:40",
-            "contend flock --keys 100 -w 2 -t 50ms --runs 1",
-            &[
-                "need 132 descriptors each, RLIMIT_NOFILE is 40",
-                "prlimit --pid $$ --nofile=132",
-            ],
-        ),
-        (
-            "--fsize=100000",
-            "contend null -w 300 -t 50ms --runs 1",
-            &["RLIMIT_FSIZE", "ulimit -f unlimited"],
-        ),
-        (
-            "--as=100000000",
-            "contend null -w 5000 -t 50ms --runs 1",
-            &["RLIMIT_AS", "ulimit -v", "or -w at most"],
-        ),
-    ];
-    for (limit, line, says) in table {
-        refuses(
-            jostle(line).under(&format!("prlimit {limit}")).run(),
-            1,
-            says,
-        );
+    let table = "
+        --nofile=40:40 => contend flock --keys 100 -w 2 => need 132 descriptors each, RLIMIT_NOFILE is 40 | prlimit --pid $$ --nofile=132
+        --fsize=100000 => contend null -w 300 => RLIMIT_FSIZE | ulimit -f unlimited
+        --as=100000000 => contend null -w 5000 => RLIMIT_AS | ulimit -v | or -w at most";
+    for [limit, line, says] in rows(table) {
+        let run = jostle(&format!("{line} -t 50ms --runs 1"));
+        let done = run.under(&format!("prlimit {limit}")).run();
+        refuses(done, 1, &says.split(" | ").collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn semaphores_that_cannot_be_had_are_said_before_the_start() {
-    let table: &[(&str, &str, &[&str])] = &[
-        // SEMMSL, SEMMNS, SEMOPM, SEMMNI
-        (
-            "32000 0 500 32000",
-            "sysv",
-            &[
-                "kernel.sem allows 0 in all (SEMMNS, 0 in use)",
-                "sysctl -w kernel.sem=",
-            ],
-        ),
-        (
-            "32000 32000 500 0",
-            "sysv",
-            &[
-                "kernel.sem allows 0 sets (SEMMNI, 0 in use)",
-                "sysctl -w kernel.sem=",
-            ],
-        ),
-        (
-            "100 32000 500 32000",
-            "sysv --keys 4",
-            &[
-                "kernel.sem allows 100 in a set (SEMMSL)",
-                "--slots at most 100",
-            ],
-        ),
-        (
-            "32000 32000 500 0",
-            "sysv-undo",
-            &["kernel.sem allows 0 sets"],
-        ),
-    ];
-    for (sem, target, says) in table {
+    // SEMMSL, SEMMNS, SEMOPM, SEMMNI
+    let table = "
+        32000 0 500 32000 => sysv => kernel.sem allows 0 in all (SEMMNS, 0 in use) | sysctl -w kernel.sem=
+        32000 32000 500 0 => sysv => kernel.sem allows 0 sets (SEMMNI, 0 in use) | sysctl -w kernel.sem=
+        100 32000 500 32000 => sysv --keys 4 => kernel.sem allows 100 in a set (SEMMSL) | --slots at most 100
+        32000 32000 500 0 => sysv-undo => kernel.sem allows 0 sets";
+    for [sem, target, says] in rows(table) {
         let line = format!("contend {target} -w 2 -t 50ms --runs 1");
         // The limits are those of a namespace; who may make one takes a fresh one.
         let jostle = Place::of_a_plain_user().jostle(&line);
@@ -145,20 +94,14 @@ fn semaphores_that_cannot_be_had_are_said_before_the_start() {
             .after(&format!("echo '{sem}' > /proc/sys/kernel/sem"))
             .under("unshare --ipc")
             .run();
-        refuses(done, 1, says);
+        refuses(done, 1, &says.split(" | ").collect::<Vec<_>>());
     }
     // All of them in somebody's hands.
     let jostle = Place::of_a_plain_user().jostle("contend sysv -w 2 -t 50ms --runs 1");
     let taken = "echo '32000 32000 500 1' > /proc/sys/kernel/sem && ipcmk -S 1 > /dev/null";
     let done = jostle.after(taken).under("unshare --ipc").run();
-    refuses(
-        done,
-        1,
-        &[
-            "(SEMMNI, 1 in use)",
-            "remove sets that nobody uses (`ipcs -s`, `ipcrm`)",
-        ],
-    );
+    let says = "remove sets that nobody uses (`ipcs -s`, `ipcrm`)";
+    refuses(done, 1, &["(SEMMNI, 1 in use)", says]);
     // Root has a namespace of its own, and needs nobody's.
     let line = "contend sysv -w 2 -b 1ms -t 50ms --runs 1";
     let none = "echo '32000 0 500 0' > /proc/sys/kernel/sem";

@@ -2,7 +2,7 @@
 //! whatever they do it measures on.
 
 use crate::common::browser::Browser;
-use crate::common::{Place, Running, Signal, beside, must_have, until};
+use crate::common::{Place, Running, Signal, beside, flat, jostle, must_have, rows, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -245,22 +245,13 @@ fn an_address_that_is_taken_is_an_error_before_anything_is_measured() {
 #[test]
 fn connections_and_requests_are_watched_too() {
     let _beside = beside();
-    for (line, timed) in [
-        (
-            "connect --open 1000:3000 --rate 800 --runs 100 --live",
-            "connect_ns",
-        ),
-        (
-            "rate lockd --rate 200 -t 3 --runs 100 -w 8 --live",
-            "response_ns",
-        ),
-        (
-            "spread lockd --in-flight 4 --generators 1 -t 3 --runs 100 --live",
-            "service_ns",
-        ),
-        ("stream delay:5ms -n 500 --runs 100 --live", "acquire_ns"),
-    ] {
-        let mut run = Place::new().jostle(line).in_background();
+    let lines = "
+        connect --open 1000:3000 --rate 800 => connect_ns
+        rate lockd --rate 200 -t 3 -w 8 => response_ns
+        spread lockd --in-flight 4 --generators 1 -t 3 => service_ns
+        stream delay:5ms -n 500 => acquire_ns";
+    for [line, timed] in rows(lines) {
+        let mut run = jostle(&format!("{line} --runs 100 --live")).in_background();
         let (address, path) = page_of(&mut run);
         let (mut events, mut heard) = (Events::open(&address, &path), Vec::new());
         // As many runs as that takes.
@@ -448,13 +439,9 @@ fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
         .unwrap();
     let drawn = String::from_utf8_lossy(&output.stdout);
     // Behind the last run nothing may be drawn.
-    for row in [
-        "null -w 1 so far, 1 of 3 runs:",
-        "null -w 2 so far, 1 of 3 runs:",
-        "null -w 1 so far, 2 of 3 runs:",
-    ] {
-        let spaced = drawn.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(spaced.contains(row), "{row}: {drawn}");
+    for (workers, nth) in [(1, 1), (2, 1), (1, 2)] {
+        let row = format!("null -w {workers} so far, {nth} of 3 runs:");
+        assert!(flat(&drawn).contains(&row), "{row}: {drawn}");
     }
     assert!(drawn.contains("point 2 of 2, run 3 of 3"), "{drawn}");
     // A verdict takes all runs; the table, which has them, goes to a file here. That others are

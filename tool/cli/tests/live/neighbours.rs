@@ -5,7 +5,7 @@
 //! own, and looks for that name alone: other programs of the machine may be busy too.
 
 use crate::common::loops::Loops;
-use crate::common::{Done, Signal, alone, in_some_try, jostle};
+use crate::common::{Done, Signal, alone, first_line, flat, in_some_try, jostle};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const RUN: &str = "contend null -w 1 -b 0 -i 0 -t 0.02 --warmup 0 --runs 1";
 /// How many programs whose names end so a text names, each with its process and its share
 /// of a CPU: `loop (812) 31 %`.
 fn named(text: &str, name: &str) -> usize {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = flat(text);
     let begins = format!("{name} (");
     let is_one = |rest: &&str| {
         let (process, rest) = rest.split_once(") ")?;
@@ -78,15 +78,10 @@ mod alone {
                        open(\"/proc/self/comm\", \"w\").write(\"busy-server\")\n\
                        while True: pass";
         let mut server = Command::new("setsid");
-        server
-            .args(["python3", "-c", listens])
-            .stdout(Stdio::piped());
-        let mut server = server.spawn().unwrap();
-        let said = server.stdout.take().unwrap();
+        server.args(["python3", "-c", listens]);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let port = first_line(&mut server);
         let _server = Loops::new(vec![server]);
-        let mut port = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();
-        let port = port.trim();
         // One that takes connections and never answers, so that the run fails after the note.
         let line = "--call-timeout 0.1 -n 1 -w 1 --runs 1";
         let asked = jostle(&format!("stream http://127.0.0.1:{port}/ {line}")).run();

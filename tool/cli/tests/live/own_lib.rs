@@ -1,16 +1,13 @@
 //! `lib:` by the whole binary: the examples of tool/own-locks/ are built and measured, and each
 //! broken library is reported with its fault.
 
-use crate::common::{Done, Place, beside, in_some_try, must_have, reason};
+use crate::common::{
+    Done, Place, beside, flat, in_some_try, must_have, path_with_jostle, reason, root, rows,
+};
 use jostle_model::record::{Run, Status};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// Runs a build, which must succeed.
 fn build(command: &mut Command) {
@@ -279,17 +276,10 @@ fn a_library_that_loses_wake_ups_is_caught() {
 fn a_crash_is_named_by_signal_and_call() {
     let _beside = beside();
     let place = broken(&[]);
-    let table = [
-        (
-            "dies-in-prepare",
-            "died in jostle_prepare: killed by SIGABRT",
-        ),
-        (
-            "dies-in-join",
-            "was lost before the start: killed by SIGSEGV",
-        ),
-    ];
-    for (fault, says) in table {
+    let table = "
+        dies-in-prepare => died in jostle_prepare: killed by SIGABRT
+        dies-in-join => was lost before the start: killed by SIGSEGV";
+    for [fault, says] in rows(table) {
         contend(&place, fault, SHORT).exits(1).says(says);
     }
     // What was measured until then is kept.
@@ -328,24 +318,17 @@ fn what_no_header_knows_is_named_with_its_function_and_its_value() {
     let _beside = beside();
     let place = broken(&[]);
     let table = [
-        ("returns-7", "jostle_acquire: ", "broken.so returned 7"),
-        (
-            "refuses-for-ever",
-            "jostle_acquire: ",
-            "broken.so returned 0",
-        ),
-        ("releases-9", "jostle_release: ", "broken.so returned 9"),
+        ("returns-7", "jostle_acquire: ", 7),
+        ("refuses-for-ever", "jostle_acquire: ", 0),
+        ("releases-9", "jostle_release: ", 9),
     ];
     for (fault, call, value) in table {
         let line = format!("contend lib:./broken.so?{fault} {SHORT} --runs 1");
         let done = place.jostle(&line).run_cleanly();
-        let said = done
-            .transcript()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
+        let said = flat(&done.transcript());
         assert_ne!(done.code(), 0, "{said}");
-        assert!(said.contains(call) && said.contains(value), "{said}");
+        let value = format!("broken.so returned {value}");
+        assert!(said.contains(call) && said.contains(&value), "{said}");
     }
     let refused = contend(&place, "prepares-7", SHORT).exits(1);
     refused.says("jostle_prepare returned 7, which is neither 0 nor a negative errno");
@@ -356,18 +339,16 @@ fn what_no_header_knows_is_named_with_its_function_and_its_value() {
         .says("its jostle_join returned NULL for worker")
         .says("No space left");
     add_example(&place, "ticket");
-    for (options, says) in [
-        ("--shared 0.5", "ticket.so has no shared mode (-ENOTSUP)"),
-        (
-            "--acquire-timeout 1ms",
-            "ticket.so has no timeout (-ENOTSUP)",
-        ),
+    for (options, what) in [
+        ("--shared 0.5", "shared mode"),
+        ("--acquire-timeout 1ms", "timeout"),
     ] {
         let line = format!("contend lib:./ticket.so {SHORT} --runs 1 --format json {options}");
         let done = place.jostle(&line).run_cleanly();
         let said = done.transcript();
         assert_ne!(done.code(), 0, "{said}");
-        assert!(said.contains(says), "{said}");
+        let says = format!("ticket.so has no {what} (-ENOTSUP)");
+        assert!(said.contains(&says), "{said}");
     }
 }
 
@@ -376,25 +357,12 @@ fn what_no_header_knows_is_named_with_its_function_and_its_value() {
 fn a_function_that_never_returns_or_dies_at_once_is_named_and_the_point_invalid() {
     let _beside = beside();
     let place = broken(&[]);
-    let table = [
-        (
-            "hangs-in-acquire",
-            "errors",
-            "jostle_acquire did not return",
-        ),
-        (
-            "hangs-in-release",
-            "errors",
-            "jostle_release did not return",
-        ),
-        ("hangs-in-leave", "errors", "jostle_leave did not return"),
-        (
-            "dies-in-release",
-            "deaths",
-            "killed by SIGSEGV inside jostle_release",
-        ),
-    ];
-    for (fault, check, expected) in table {
+    let table = "
+        hangs-in-acquire => errors => jostle_acquire did not return
+        hangs-in-release => errors => jostle_release did not return
+        hangs-in-leave => errors => jostle_leave did not return
+        dies-in-release => deaths => killed by SIGSEGV inside jostle_release";
+    for [fault, check, expected] in rows(table) {
         let done = contend(&place, fault, "-w 3 -b 100us -t 0.5").exits(3);
         let text = &reason(&done.only_run(), check).unwrap().text.clone();
         assert!(text.contains(expected), "{text}: {}", done.transcript());
@@ -476,18 +444,12 @@ fn what_is_no_library_of_ours_is_a_usage_error_before_anything_starts() {
     for (target, says) in table {
         refuses(&place, target, says);
     }
-    let without = broken(&["-DWITHOUT_ACQUIRE"]);
-    refuses(
-        &without,
-        "lib:./broken.so",
-        "it has no function jostle_acquire",
-    );
-    let other = broken(&["-DABI=2"]);
-    refuses(
-        &other,
-        "lib:./broken.so",
-        "its jostle_abi() is 2, and this jostle supports 1",
-    );
+    let table = "
+        -DWITHOUT_ACQUIRE => it has no function jostle_acquire
+        -DABI=2 => its jostle_abi() is 2, and this jostle supports 1";
+    for [define, says] in rows(table) {
+        refuses(&broken(&[define]), "lib:./broken.so", says);
+    }
 }
 
 #[test]
@@ -515,14 +477,12 @@ fn the_commands_of_the_page_run_as_they_stand() {
         .map(|rest| rest.split("```").next().unwrap())
         .collect();
     assert!(blocks.len() >= 3, "{section}");
-    let binary = Path::new(env!("CARGO_BIN_EXE_jostle")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
     for block in blocks {
         for command in block.lines().filter(|line| !line.is_empty()) {
             let output = Command::new("sh")
                 .args(["-c", command])
                 .current_dir(place.path())
-                .env("PATH", format!("{}:{path}", binary.display()))
+                .env("PATH", path_with_jostle())
                 .env("CARGO_TARGET_DIR", place.file("target"))
                 .output()
                 .unwrap();

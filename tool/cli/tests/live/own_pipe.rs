@@ -2,7 +2,10 @@
 //! the protocol are found and quoted, one that lets two in is caught by the witness, and
 //! nothing of them is left.
 
-use crate::common::{Done, Place, beside, in_some_try, jostle, must_have, python_by_name, reason};
+use crate::common::{
+    Done, Place, beside, in_some_try, jostle, must_have, path_with_jostle, python_by_name, reason,
+    rows,
+};
 use jostle_model::record::Status;
 use jostle_testbed::shell::write_script;
 
@@ -10,7 +13,7 @@ use jostle_testbed::shell::write_script;
 const OWN_LOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../own-locks/pipe");
 
 /// A program that is broken in this way, as a target.
-fn broken(kind: &str) -> String {
+pub(crate) fn broken(kind: &str) -> String {
     must_have("python3", "python3-venv");
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken_peer.py");
     format!("pipe:python3 '{program}' '{kind}' lock")
@@ -43,117 +46,63 @@ fn a_fencing_token_that_does_not_grow_is_told() {
     assert_eq!(seen.violations, 0);
 }
 
+/// Ways to break the protocol, and what is said of each.
+const BREAKS: &str = r"
+garbage => request A: the command sent what is no answer: `you have it \u{1b}[31m`
+twice => request A: the command sent a line that no request had asked for
+twice in two => twice
+grants a release => request U: the command answered another request than this one
+early => HELLO: the command sent a line that no request had asked for: it answered twice, or too early; it had sent `
+long => a line of more than 1024 bytes, which begins `GGGG
+error => request A: the command answered an error after
+refuses => refused a lock that may be waited for without end (-1): `R`
+no token => lists `token` and granted without one: `G`
+is another program => answered HELLO with `Welcome!`; it must answer READY
+leaves at once => the command ended with exit code 1; its last words: `no licence`
+exits => request A: the command ended with exit code 1; its last words: `line one\n\u{1b}]0;title\u{7}out of luck`
+crashes => request A: the command was killed by SIGSEGV
+closes => request A: the command closed its output, and was killed
+";
+
 #[test]
 fn programs_that_break_the_protocol_are_quoted_before_the_window() {
     let _beside = beside();
-    for (kind, says) in [
-        (
-            "garbage",
-            r"request A: the command sent what is no answer: `you have it \u{1b}[31m`",
-        ),
-        (
-            "twice",
-            "request A: the command sent a line that no request had asked for",
-        ),
-        ("twice in two", "twice"),
-        (
-            "grants a release",
-            "request U: the command answered another request than this one",
-        ),
-        (
-            "early",
-            "HELLO: the command sent a line that no request had asked for: it answered twice, or too \
-             early; it had sent `",
-        ),
-        ("long", "a line of more than 1024 bytes, which begins `GGGG"),
-        ("error", "request A: the command answered an error after "),
-        (
-            "refuses",
-            "refused a lock that may be waited for without end (-1): `R`",
-        ),
-        ("no token", "lists `token` and granted without one: `G`"),
-        (
-            "is another program",
-            "answered HELLO with `Welcome!`; it must answer READY",
-        ),
-        (
-            "leaves at once",
-            "the command ended with exit code 1; its last words: `no licence`",
-        ),
-        (
-            "exits",
-            r"request A: the command ended with exit code 1; its last words: `line one\n\u{1b}]0;title\u{7}out of luck`",
-        ),
-        ("crashes", "request A: the command was killed by SIGSEGV"),
-        (
-            "closes",
-            "request A: the command closed its output, and was killed",
-        ),
-    ] {
+    for [kind, says] in rows(BREAKS) {
         let done = run("contend -w 1 -t 0.2 --runs 1", &broken(kind)).exits(1);
-        let text = &done.stderr;
-        assert!(text.contains(says), "{kind}: {says}: {}", done.transcript());
-        assert!(!text.contains('\x1b'), "{kind}: {}", done.transcript());
-        done.prints_nothing();
+        done.says(says).does_not_say("\x1b").prints_nothing();
     }
 }
+
+/// Ways to fall silent, options, and what is said: a program has 10 s more than it may wait itself.
+const SILENT: &str = "
+silent => => request U: the command did not answer within 10 s, and was killed; does it flush its output after each line?
+half => => request A: the command did not answer within 10 s, and was killed; it had sent `G`
+ignores its timeout => --acquire-timeout 1500ms => request A: the command did not answer within 11.5 s, and was killed
+";
 
 /// Each takes as long as an answer may, and the guard's look at it.
 #[test]
 #[ignore = "cargo xtask long"]
 fn programs_that_fall_silent_are_killed_and_the_request_is_named() {
     let _beside = beside();
-    // A program has 10 s more than it may wait itself.
-    for (kind, options, says) in [
-        (
-            "silent",
-            "",
-            "request U: the command did not answer within 10 s, and was killed; does it flush its \
-             output after each line?",
-        ),
-        (
-            "half",
-            "",
-            "request A: the command did not answer within 10 s, and was killed; it had sent `G`",
-        ),
-        (
-            "ignores its timeout",
-            "--acquire-timeout 1500ms",
-            "request A: the command did not answer within 11.5 s, and was killed",
-        ),
-    ] {
-        run(
-            &format!("contend -w 1 -t 0.2 --runs 1 {options}"),
-            &broken(kind),
-        )
-        .exits(1)
-        .says(says)
-        .prints_nothing();
+    for [kind, options, says] in rows(SILENT) {
+        let line = format!("contend -w 1 -t 0.2 --runs 1 {options}");
+        let done = run(&line, &broken(kind)).exits(1);
+        done.says(says).prints_nothing();
     }
 }
 
 #[test]
 fn what_cannot_be_started_is_an_error_before_anything_starts() {
     let _beside = beside();
-    for (target, says) in [
-        (
-            "pipe",
-            "pipe: no command follows the colon; write pipe:COMMAND",
-        ),
-        (
-            "pipe:no-such-program-here",
-            "there is no program `no-such-program-here` in $PATH",
-        ),
-        (
-            "pipe:/no/such/program",
-            "there is no program /no/such/program",
-        ),
-        ("pipe:/dev/null", "/dev/null cannot be executed"),
-    ] {
-        run("contend -w 1 -t 0.2 --runs 1", target)
-            .exits(2)
-            .says(says)
-            .prints_nothing();
+    let table = "
+        pipe => pipe: no command follows the colon; write pipe:COMMAND
+        pipe:no-such-program-here => there is no program `no-such-program-here` in $PATH
+        pipe:/no/such/program => there is no program /no/such/program
+        pipe:/dev/null => /dev/null cannot be executed";
+    for [target, says] in rows(table) {
+        let done = run("contend -w 1 -t 0.2 --runs 1", target).exits(2);
+        done.says(says).prints_nothing();
     }
     run("contend -w 1", "pipe:sh -c 'exit")
         .exits(2)
@@ -174,16 +123,10 @@ fn what_cannot_be_started_is_an_error_before_anything_starts() {
 fn what_the_run_asks_for_must_be_listed() {
     let _beside = beside();
     let plain = broken("none");
-    for (option, says) in [
-        (
-            "--shared 0.5",
-            "does not list `shared` after READY, which --shared needs",
-        ),
-        (
-            "--acquire-timeout 1ms",
-            "does not list `timeout` after READY, which --acquire-timeout needs",
-        ),
-    ] {
+    let table = "
+        --shared 0.5 => does not list `shared` after READY, which --shared needs
+        --acquire-timeout 1ms => does not list `timeout` after READY, which --acquire-timeout needs";
+    for [option, says] in rows(table) {
         let line = format!("contend -w 2 -t 0.2 --runs 1 {option}");
         run(&line, &plain).exits(1).says(says).prints_nothing();
     }
@@ -303,16 +246,10 @@ fn the_commands_of_the_page_run_as_they_stand() {
     assert_eq!(blocks.len(), 2);
     let place = Place::new();
     std::os::unix::fs::symlink(format!("{OWN_LOCKS}/../.."), place.file("tool")).unwrap();
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_jostle"));
-    let path = format!(
-        "{}:{}",
-        program.parent().unwrap().display(),
-        std::env::var("PATH").unwrap()
-    );
     for block in blocks {
         let done = std::process::Command::new("sh")
             .args(["-euc", block])
-            .env("PATH", &path)
+            .env("PATH", path_with_jostle())
             .current_dir(place.path())
             .output()
             .unwrap();

@@ -3,12 +3,12 @@
 //!
 //! `cargo xtask long` builds them, which takes minutes, and runs these tests.
 
-use crate::common::{Place, beside, in_some_try, must_have, reason, until};
+use crate::common::servers::{etcd_server, redis_server, serves};
+use crate::common::{Place, beside, in_some_try, must_have, reason};
 use jostle_testbed::ports::free_port;
-use std::net::TcpStream;
+use jostle_testbed::running::Running as Server;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -41,78 +41,44 @@ fn java(class: &str, words: &str) -> String {
 
 /// A server of the test's own, gone with it.
 struct Service {
-    child: Child,
+    _server: Server,
     address: String,
 }
 
 impl Service {
     /// By a command that gets a free port, and a directory that is empty.
-    fn start(place: &Place, command: impl FnOnce(u16, &str) -> Command) -> Service {
+    fn start(place: &Place, command: impl FnOnce(u16, &Path) -> Command) -> Service {
         let port = free_port().unwrap();
-        let directory = place.file("service").display().to_string();
+        let directory = place.file("service");
         std::fs::create_dir(&directory).unwrap();
-        let mut command = command(port, &directory);
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn();
-        let service = Service {
-            child: child.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}")),
+        Service {
+            _server: serves(port, &mut command(port, &directory)),
             address: format!("127.0.0.1:{port}"),
-        };
-        until("the service to listen", Duration::from_secs(60), || {
-            TcpStream::connect(&service.address).ok()
-        });
-        service
+        }
     }
 
     fn redis(place: &Place) -> Service {
-        must_have("redis-server", "redis-server");
         Service::start(place, |port, directory| {
-            let mut command = Command::new("redis-server");
-            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-            command.args(["--save", "", "--appendonly", "no", "--dir", directory]);
+            let mut command = redis_server(port, &["--appendonly", "no"]);
+            command.arg("--dir").arg(directory);
             command
         })
     }
 
     fn etcd(place: &Place) -> Service {
-        must_have("etcd", "etcd-server");
         let peers = free_port().unwrap();
-        Service::start(place, |port, directory| {
-            let [clients, peers] = [port, peers].map(|port| format!("http://127.0.0.1:{port}"));
-            let mut command = Command::new("etcd");
-            command.args(["--data-dir", directory]);
-            command.args([
-                "--listen-client-urls",
-                &clients,
-                "--advertise-client-urls",
-                &clients,
-            ]);
-            command.args(["--listen-peer-urls", &peers]);
-            command.args(["--initial-advertise-peer-urls", &peers]);
-            command.args(["--initial-cluster", &format!("default={peers}")]);
-            command
-        })
+        Service::start(place, |port, directory| etcd_server(port, peers, directory))
     }
 
     fn zookeeper(place: &Place) -> Service {
         let jars = format!("{}/*", built("java/test-lib").display());
         Service::start(place, |port, directory| {
             let mut command = Command::new("java");
-            command.args([
-                "-cp",
-                &jars,
-                "org.apache.zookeeper.server.ZooKeeperServerMain",
-            ]);
-            command.args([&port.to_string(), directory]);
+            command.args(["-cp", &jars]);
+            command.arg("org.apache.zookeeper.server.ZooKeeperServerMain");
+            command.arg(port.to_string()).arg(directory);
             command
         })
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,7 +3,7 @@
 //! figures as files, and the page of a comparison.
 
 use crate::common::browser::{Browser, load_and_do};
-use crate::common::{Place, beside, must_have};
+use crate::common::{Place, beside, flat, must_have};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,17 @@ fn looked_at(browser: &mut Browser, page: &Path, widths: &[u32]) -> Vec<serde_js
     looks
 }
 
+/// Nothing of a page is cut off, and no words lie on each other.
+#[track_caller]
+fn fits(name: &str, frame: &serde_json::Value) {
+    let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
+    assert!(scroll <= width && width > Some(0), "{name}: {frame}");
+    for part in ["over", "cut"] {
+        let faults = frame[part].as_array().unwrap();
+        assert!(faults.is_empty(), "{name}, {part}: {frame}");
+    }
+}
+
 #[test]
 #[ignore = "cargo xtask long"]
 fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() {
@@ -76,15 +87,7 @@ fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() 
         place.jostle(&line).exits(0);
         let page = place.file(&format!("{name}.html"));
         for frame in looked_at(&mut browser, &page, &[400, 1300]) {
-            let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
-            assert!(scroll <= width && width > Some(0), "{name}: {frame}");
-            for part in ["over", "cut"] {
-                assert_eq!(
-                    frame[part].as_array().unwrap().len(),
-                    0,
-                    "{name}, {part}: {frame}"
-                );
-            }
+            fits(&name, &frame);
             assert!(frame["charts"].as_u64() > Some(0), "{frame}");
         }
     }
@@ -100,13 +103,7 @@ fn a_name_of_200_letters_fits_a_phone() {
     let mut browser = Browser::open(&place);
     let frames = looked_at(&mut browser, &place.file("long.html"), &[390, 1280]);
     assert_eq!(frames.len(), 2);
-    for frame in frames {
-        let (width, scroll) = (frame["width"].as_u64(), frame["scroll"].as_u64());
-        assert!(scroll <= width && width > Some(0), "{frame}");
-        for part in ["over", "cut"] {
-            assert_eq!(frame[part].as_array().unwrap().len(), 0, "{part}: {frame}");
-        }
-    }
+    frames.iter().for_each(|frame| fits("long", frame));
 }
 
 #[test]
@@ -140,7 +137,6 @@ fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences(
         ";
         let (found, _) = load_and_do(&place, &place.file("page.html"), script);
         assert_eq!(found["id"], "conclusion");
-        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         // A command that is longer than a line goes on after a backslash.
         let console = flat(&console.replace("\\\n", " "));
         let said = found["said"].as_array().unwrap();

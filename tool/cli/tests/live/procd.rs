@@ -1,12 +1,12 @@
 //! The procedure engine as a target, run for real: over connections that are kept
 //! and by its thin client, launched for the run and running already.
 
-use crate::common::{Place, beside, jostle, reason};
+use crate::common::{Place, beside, first_line, flat, jostle, reason};
 use jostle_model::record::{Run, Status};
+use jostle_testbed::running::Running;
 use jostle_testbed::shell::write_script;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The engine and its client are those beside jostle, which `cargo test -p jostle` does not
 /// build.
@@ -76,27 +76,16 @@ fn an_answer_without_a_code_is_an_error_and_no_fast_success() {
     }
 }
 
-struct Engine(Child, String);
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// One that runs already, as the hidden verb launches it.
-fn engine(spool: &Path) -> Engine {
+/// One that runs already, as the hidden verb launches it, and where it listens.
+fn engine(spool: &Path) -> (Running, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_jostle"))
         .args(["serve", &format!("procd:{}", spool.display())])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut address = String::new();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    output.read_line(&mut address).unwrap();
-    Engine(child, address.trim().to_owned())
+    let address = first_line(&mut child);
+    (Running(child), address)
 }
 
 #[test]
@@ -105,14 +94,13 @@ fn an_engine_that_runs_already_is_called_where_it_listens() {
     must_have_both_programs();
     let place = Place::new();
     std::fs::write(place.file("m"), "12345").unwrap();
-    let engine = engine(place.path());
+    let (engine, address) = engine(place.path());
     for target in ["procd", "procd-call"] {
-        let target = format!("{target}://{}/sizecheck?file=m&max=4", engine.1);
+        let target = format!("{target}://{address}/sizecheck?file=m&max=4");
         let run = measured(&target, "-n 20 --expect 1");
         assert_eq!(reason(&run, "errors"), None);
         assert_eq!(run.server.unwrap().difference, Some(0));
     }
-    let address = engine.1.clone();
     drop(engine);
     for target in ["procd", "procd-call"] {
         let run = jostle("stream -n 20").word(&format!("{target}://{address}/accept"));
@@ -137,8 +125,7 @@ fn an_engine_is_launched_only_of_the_same_build() {
             .output()
             .unwrap();
         assert_eq!(run.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&run.stderr).replace("\n ", "");
-        said.split_whitespace().collect::<Vec<_>>().join(" ")
+        flat(&String::from_utf8_lossy(&run.stderr).replace("\n ", ""))
     };
     let said = refusal();
     let makes = "`cargo build --release -p jostle-procd` makes it";

@@ -4,14 +4,10 @@
 
 use crate::common::loops::Loops;
 use crate::common::processes::{self, Process};
-use crate::common::{Jostle, Place, Running, Signal, alone, beside, in_some_try, jostle, reason};
+use crate::common::{Place, Running, Signal, alone, as_json, beside, in_some_try, jostle, reason};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{LimitedBy, Run, Status};
 use std::time::Duration;
-
-fn as_json(line: &str) -> Jostle {
-    jostle(&format!("{line} --runs 1 --format json"))
-}
 
 fn runs(line: &str) -> Vec<Run> {
     as_json(line).measures().leaves_nothing().runs()
@@ -99,23 +95,25 @@ fn an_interrupt_ends_an_open_loop_at_once() {
         .ends_within_a_minute();
 }
 
+/// A run whose server stands still for so long.
+fn stopped_for(still: Duration) -> Run {
+    let line = "rate lockd --rate 500 -t 3 --warmup 0.1 -w 8 --drop-after 0.3";
+    let mut run = as_json(line).in_background();
+    let server = server(&mut run);
+    run.until_workers(8);
+    run.after(Duration::from_millis(1_200));
+    processes::signal(server, Signal::STOP);
+    run.after(still);
+    processes::signal(server, Signal::CONT);
+    run.end().leaves_nothing().only_run()
+}
+
 /// On each side of the window's end, if the machine is not too slow for that.
 #[test]
 fn a_server_that_stands_still_loses_no_request_of_the_ledger() {
     let _beside = beside();
     for still in [Duration::from_millis(900), Duration::from_secs(5)] {
-        let line = "rate lockd --rate 500 -t 3 --warmup 0.1 -w 8 --drop-after 0.3";
-        let place = Place::new();
-        let mut run = place
-            .jostle(&format!("{line} --runs 1 --format json"))
-            .in_background();
-        let server = server(&mut run);
-        run.until_workers(8);
-        run.after(Duration::from_millis(1_200));
-        processes::signal(server, Signal::STOP);
-        run.after(still);
-        processes::signal(server, Signal::CONT);
-        let point = run.end().leaves_nothing().only_run();
+        let point = stopped_for(still);
         let open = ledger(&point);
         assert_eq!((open.planned, open.failed), (1_500, 0), "{open:?}");
     }
@@ -238,18 +236,7 @@ mod figures {
             (Duration::from_millis(900), false),
             (Duration::from_secs(5), true),
         ] {
-            let line = "rate lockd --rate 500 -t 3 --warmup 0.1 -w 8 --drop-after 0.3";
-            let place = Place::new();
-            let mut run = place
-                .jostle(&format!("{line} --runs 1 --format json"))
-                .in_background();
-            let server = server(&mut run);
-            run.until_workers(8);
-            run.after(Duration::from_millis(1_200));
-            processes::signal(server, Signal::STOP);
-            run.after(still);
-            processes::signal(server, Signal::CONT);
-            let point = run.end().leaves_nothing().only_run();
+            let point = stopped_for(still);
             let open = ledger(&point);
             assert_eq!(open.planned, 1_500);
             assert!(open.dropped > 100, "{open:?}");

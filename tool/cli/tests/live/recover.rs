@@ -2,8 +2,10 @@
 //! who is told.
 
 use crate::common::{
-    Done, Place, Signal, beside, in_some_try, jostle, must_be_root, must_have, reason,
+    Done, Place, Signal, beside, flat, in_some_try, jostle, must_be_root, must_have, reason,
 };
+use crate::own_pipe::broken;
+use crate::refusals::refuses_each;
 use jostle_model::plan::Fault;
 use jostle_model::record::{Event, Recovery, Run, Status, Struck, ToldBy, What};
 
@@ -163,16 +165,9 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
         });
         (late.count() == 2).then_some(done)
     });
-    // Lines break where figures let them.
-    let words: Vec<&str> = done.stdout.split_whitespace().collect();
-    let said = words.join(" ");
-    for words in [
-        "two owners for up to",
-        "the old owner learned it from its release",
-        "the old owner learned it from its client",
-    ] {
-        assert!(said.contains(words), "{}", done.transcript());
-    }
+    done.prints("two owners for up to")
+        .prints("the old owner learned it from its release")
+        .prints("the old owner learned it from its client");
     let runs = place.runs("r.jsonl");
     runs.iter().for_each(is_sound);
     for target in ["redis", "redisson"] {
@@ -379,10 +374,8 @@ fn never_within_the_limit_is_an_answer() {
 #[test]
 fn a_lock_that_lets_two_in_is_caught() {
     let _beside = beside();
-    must_have("python3", "python3-venv");
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken_peer.py");
     let done = jostle("recover --fault kill --waiters 1 --runs 1 --format json")
-        .word(&format!("pipe:python3 '{program}' 'lets two in' lock"))
+        .word(&broken("lets two in"))
         .run();
     let run = done.exits(3).leaves_nothing().only_run();
     assert_eq!(reason(&run, "exclusion").unwrap().is, Status::Invalid);
@@ -496,8 +489,7 @@ fn an_error_that_persists_is_printed_once_with_its_count() {
     let line = "recover --fault kill --waiters 1 --runs 1 --within 6s -o r.jsonl";
     let done = place.jostle(line).word(&peer("lock 60 fails")).run();
     let done = done.exits(0).leaves_nothing();
-    let words: Vec<&str> = done.stdout.split_whitespace().collect();
-    let said = words.join(" ");
+    let said = flat(&done.stdout);
     let failed =
         "None within 6.0 s in 1 of 1 runs (owner killed). Errors Requests failed again and again";
     assert_eq!(said.matches(failed).count(), 1, "{said}");
@@ -510,29 +502,17 @@ fn an_error_that_persists_is_printed_once_with_its_count() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_starts() {
-    let refuses = |line: &str, says: &[&str]| {
-        let done = jostle(&format!("recover {line}")).exits(2);
-        let done = says.iter().fold(done, |done, text| done.says(text));
-        done.prints_nothing().leaves_nothing();
-    };
-    refuses("flock --fault server-kill", &["it has no server"]);
-    refuses(
-        "redis://127.0.0.1:1 --fault server-stop",
-        &["jostle strikes only servers that it launches"],
-    );
-    refuses(
-        "lockd+unix --fault cut",
-        &["no network lies between its workers and their server"],
-    );
-    refuses("flock --fault murder", &["`murder` is none of: kill, stop"]);
-    refuses("exec:true", &["is not a lock"]);
-    refuses("null", &["grants everybody"]);
-    refuses("flock --within 0", &["--within 0"]);
-    refuses(
-        "redis --lease 5ms",
-        &["--lease 5ms may end before the fault strikes; give at least 1s"],
-    );
-    refuses("flock --waiters 0", &["--waiters"]);
+    let table = "
+        recover flock --fault server-kill => 2 => it has no server
+        recover redis://127.0.0.1:1 --fault server-stop => 2 => jostle strikes only servers that it launches
+        recover lockd+unix --fault cut => 2 => no network lies between its workers and their server
+        recover flock --fault murder => 2 => `murder` is none of: kill, stop
+        recover exec:true => 2 => is not a lock
+        recover null => 2 => grants everybody
+        recover flock --within 0 => 2 => --within 0
+        recover redis --lease 5ms => 2 => --lease 5ms may end before the fault strikes; give at least 1s
+        recover flock --waiters 0 => 2 => --waiters";
+    refuses_each(&Place::new(), table);
 }
 
 #[test]
@@ -560,6 +540,5 @@ fn nothing_is_left_of_a_run_that_is_interrupted_while_its_server_stands_still() 
         all.iter().any(halted).then_some(())
     });
     run.signal(Signal::INT);
-    let done: Done = run.end();
-    done.exits(130).leaves_nothing();
+    run.end().exits(130).leaves_nothing();
 }

@@ -2,15 +2,14 @@
 //! servers count what the workers did, nothing stays on them whatever ends a
 //! worker, and what bounds a rate is said.
 
+use crate::common::servers::keys_of_redis;
 use crate::common::{
-    Jostle, Place, alone, beside, in_some_try, in_some_try_unless_disturbed, jostle, reason,
+    Place, alone, as_json, beside, flat, in_some_try, in_some_try_unless_disturbed, jostle, reason,
 };
 use jostle_model::record::{Run, Status};
 use jostle_testbed::certificate::Certificate;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 const CARRIERS: [&str; 3] = ["processes", "threads", "tasks"];
@@ -20,23 +19,11 @@ fn redis() -> String {
     format!("redis:{}", servers::argument("redis").unwrap())
 }
 
-/// How many keys it has.
-fn keys_on_redis() -> String {
-    let address = servers::argument("redis").unwrap();
-    let mut stream = TcpStream::connect(address.trim_start_matches("//")).unwrap();
-    stream.write_all(b"DBSIZE\r\n").unwrap();
-    let mut answer = [0; 64];
-    let length = stream.read(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer[..length]).trim().to_owned()
-}
-
 #[track_caller]
 fn has_no_keys_left() {
-    assert_eq!(keys_on_redis(), ":0", "keys on the Redis");
-}
-
-fn as_json(line: &str) -> Jostle {
-    jostle(&format!("{line} --runs 1 --format json"))
+    let address = servers::argument("redis").unwrap();
+    let keys = keys_of_redis(address.trim_start_matches("//"));
+    assert_eq!(keys, 0, "keys on the Redis");
 }
 
 /// A faultless run that grants: a machine may stand still for a whole window.
@@ -329,8 +316,7 @@ mod figures {
         in_some_try_unless_disturbed("a word on the path", || {
             let line = "stream lockd echo -n 2000 -w 2 --names own --as tasks --runs 6 --quiet";
             let done = jostle(line).measures().leaves_nothing();
-            let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-            let found = text.contains("% of a server that only answers");
+            let found = flat(&done.stdout).contains("% of a server that only answers");
             (done, found)
         });
         let alone = "stream lockd -n 200 -w 2 --names own --runs 1 --quiet";

@@ -2,42 +2,22 @@
 //! is full, a clock that is set. Each run ends soon, with a message that names the
 //! server and what was seen or with a verdict, and what was finished is kept.
 
+use crate::common::servers::{etcd_server, keys_of_redis, redis_server, serves};
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, Signal, beside, in_some_try, jostle, must_have, reason};
+use crate::common::{
+    Done, Place, Signal, beside, flat, in_some_try, jostle, must_have, processes, reason,
+};
 use jostle_model::record::{Run, Status};
 use jostle_targets::program::LaunchRecipe;
 use jostle_targets::{etcd, zookeeper};
 use jostle_testbed::clusters::{Cluster, wait_for};
 use jostle_testbed::lock_servers::followed;
 use jostle_testbed::ports::free_port;
-use jostle_testbed::running::{Running as Server, eventually};
 use jostle_testbed::set_clock::SetClock;
-use rustix::process::{Pid, kill_process};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// A program as a user's server, on a port of its own, once it accepts connections.
-fn serves(port: u16, command: &mut Command) -> Server {
-    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-    let server = Server(quiet.spawn().unwrap());
-    eventually("the server accepts connections", || {
-        TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
-    server
-}
-
-fn redis_server(port: u16, options: &[&str]) -> Command {
-    must_have("redis-server", "redis-server");
-    let mut command = Command::new("redis-server");
-    let port = port.to_string();
-    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port]);
-    command.args(options);
-    command
-}
 
 /// It was once looked at only when the window was over, and was told as a server that
 /// refuses connections.
@@ -172,9 +152,8 @@ fn redis_on_a_full_disk_is_told_in_its_words_within_a_run_and_before_the_next() 
     };
     let said = "MISCONF Errors writing to the AOF file: No space left on device";
     // In a run it is the reason of its verdict, in the measurement before that an error.
-    let told = full.stdout.clone() + &full.stderr;
-    let told: Vec<&str> = told.split_whitespace().collect();
-    assert!(told.join(" ").contains(said), "{}", full.transcript());
+    let told = flat(&(full.stdout.clone() + &full.stderr));
+    assert!(told.contains(said), "{}", full.transcript());
     let next = place.jostle(&line).exits(1);
     next.says(said).prints_nothing().leaves_nothing();
 }
@@ -184,38 +163,12 @@ fn redis_on_a_full_disk_is_told_in_its_words_within_a_run_and_before_the_next() 
 fn etcd_whose_quota_is_used_up_is_told_before_the_first_worker_with_the_way_out() {
     let place = Place::beside_others();
     let (own, peers) = (free_port().unwrap(), free_port().unwrap());
-    let _server = serves(own, &mut etcd_server(own, peers, &place.file("data")));
+    let mut etcd = etcd_server(own, peers, &place.file("data"));
+    let _server = serves(own, etcd.args(["--quota-backend-bytes", "1"]));
     let line = format!("stream etcd://127.0.0.1:{own} -n 20 -w 2 --runs 1");
     let done = place.jostle(&line).exits(1).leaves_nothing();
     done.says("mvcc: database space exceeded")
         .says("etcdctl alarm disarm");
-}
-
-fn etcd_server(own: u16, peers: u16, data: &Path) -> Command {
-    must_have("etcd", "etcd-server");
-    let [own, peers] = [own, peers].map(|port| format!("http://127.0.0.1:{port}"));
-    let mut command = Command::new("etcd");
-    command.arg("--data-dir").arg(data);
-    command.args([
-        "--listen-client-urls",
-        &own,
-        "--advertise-client-urls",
-        &own,
-    ]);
-    command.args(["--listen-peer-urls", &peers]);
-    command.args(["--initial-advertise-peer-urls", &peers]);
-    command.args(["--initial-cluster", &format!("default={peers}")]);
-    command.args(["--quota-backend-bytes", "1"]);
-    command
-}
-
-/// How many keys it has, by the command DBSIZE.
-fn keys_of(port: u16) -> u64 {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"DBSIZE\r\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).unwrap();
-    line.trim_start_matches(':').trim().parse().unwrap()
 }
 
 /// Locks that were kept by a server that stood still for three of their leases.
@@ -224,22 +177,22 @@ fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
     let place = Place::beside_others();
     let port = free_port().unwrap();
     let server = serves(port, &mut redis_server(port, &[]));
-    let pid = Pid::from_raw(server.0.id() as i32).unwrap();
     let line = format!("hold redis://127.0.0.1:{port} --keys 10 --for 12s --lease 1s -o points");
     let run = place.jostle(&line).in_background();
     // A pilot holds them for a moment only. The eleventh key is the marker beside the locks.
     let mut seen = 0;
     for _ in 0..600 {
-        seen = if keys_of(port) == 11 { seen + 1 } else { 0 };
+        let are_held = keys_of_redis(("127.0.0.1", port)) == 11;
+        seen = if are_held { seen + 1 } else { 0 };
         if seen == 10 {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(seen, 10, "the locks are never held");
-    kill_process(pid, Signal::STOP).unwrap();
+    processes::signal(server.0.id(), Signal::STOP);
     std::thread::sleep(Duration::from_secs(3));
-    kill_process(pid, Signal::CONT).unwrap();
+    processes::signal(server.0.id(), Signal::CONT);
     let done = run.end().exits(3).leaves_nothing();
     let runs = place.runs("points");
     let said = reason(&runs[0], "leases").expect("leases");

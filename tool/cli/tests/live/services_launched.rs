@@ -2,7 +2,7 @@
 //! it declares, nothing of it is left whatever ends the run, and what is wrong with a
 //! server is reported, before the start or in the verdict, without a hang.
 
-use crate::common::{Jostle, Place, beside, in_some_try, jostle, reason};
+use crate::common::{Place, as_json, beside, in_some_try, jostle, reason, rows};
 use jostle_model::record::Run;
 use jostle_targets::program::{LaunchRecipe, Launched};
 use jostle_targets::{
@@ -21,10 +21,6 @@ fn launching() -> impl Iterator<Item = &'static Entry> {
             .is_some_and(|program| program.package.is_some())
     };
     TABLE.iter().copied().filter(packaged)
-}
-
-fn as_json(line: &str) -> Jostle {
-    jostle(&format!("{line} --runs 1 --format json"))
 }
 
 /// The run was not the tool's or the server's fault.
@@ -87,29 +83,14 @@ fn three_servers_agree(name: &str) {
 fn a_cluster_of_etcd_is_launched() {
     let _beside = beside();
     three_servers_agree("etcd");
-    for (line, says) in [
-        (
-            "contend lockd --members 3",
-            "jostle launches clusters of redis, etcd and zookeeper only",
-        ),
-        ("contend etcd --members 2", "use 1 or 3"),
-        (
-            "verify lockd --wait-replicas 1",
-            "only clients of redis wait for replicas",
-        ),
-        (
-            "recover redis --wait-replicas 2",
-            "launch more (--members 3)",
-        ),
-        (
-            "contend etcd://127.0.0.1:1 --members 3",
-            "these servers run already",
-        ),
-        (
-            "recover flock --members 2",
-            "jostle launches clusters of redis, etcd and zookeeper only",
-        ),
-    ] {
+    let table = "
+        contend lockd --members 3 => jostle launches clusters of redis, etcd and zookeeper only
+        contend etcd --members 2 => use 1 or 3
+        verify lockd --wait-replicas 1 => only clients of redis wait for replicas
+        recover redis --wait-replicas 2 => launch more (--members 3)
+        contend etcd://127.0.0.1:1 --members 3 => these servers run already
+        recover flock --members 2 => jostle launches clusters of redis, etcd and zookeeper only";
+    for [line, says] in rows(table) {
         jostle(line).exits(2).says(says).prints_nothing();
     }
 }
@@ -307,15 +288,7 @@ fn what_is_another_server_or_none_is_told() {
             let _ = stream.read(&mut [0; 512]);
         }
     });
-    for name in [
-        "postgres",
-        "mariadb",
-        "memcached",
-        "nats",
-        "etcd",
-        "zookeeper",
-        "consul",
-    ] {
+    for name in "postgres mariadb memcached nats etcd zookeeper consul".split(' ') {
         let line = format!("stream {name}://{place} -n 20");
         let done = as_json(&line).exits(1).leaves_nothing();
         done.says("does not speak");
@@ -326,29 +299,14 @@ fn what_is_another_server_or_none_is_told() {
 
 #[test]
 fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
-    let line = "contend flock memcached -w 2 -t 0.1 --runs 1";
-    let done = jostle(line).under("env PATH=/nowhere").run();
-    let consul = jostle("contend flock consul -w 2 -t 0.1 --runs 1").under("env PATH=/nowhere");
-    consul
-        .exits(2)
-        .says(
-            "consul: the program `consul` is not installed, and Debian has no package of it; name a \
-             server of yours, such as consul://HOST:PORT",
-        )
-        .prints_nothing();
-    // All at once, each program once, and one command that installs them.
-    let many = "contend redis redisson consul etcd -w 2 -t 0.1 --runs 1";
-    jostle(many)
-        .under("env PATH=/nowhere")
-        .exits(2)
-        .says("redis, redisson, consul, etcd: the programs `redis-server`, `consul`, `etcd` are not installed: \
-               `apt install redis-server etcd-server` (Debian, which has no package of `consul`); \
-               or name servers of yours, such as redis://HOST:PORT")
-        .prints_nothing();
-    done.exits(2)
-        .says(
-            "memcached: the program `memcached` is not installed: `apt install memcached` \
-             (Debian); or name a server of yours, such as memcached://HOST:PORT",
-        )
-        .prints_nothing();
+    // Several are told at once, each program once, with one command that installs them.
+    let table = "
+        flock consul => consul: the program `consul` is not installed, and Debian has no package of it; name a server of yours, such as consul://HOST:PORT
+        redis redisson consul etcd => redis, redisson, consul, etcd: the programs `redis-server`, `consul`, `etcd` are not installed: `apt install redis-server etcd-server` (Debian, which has no package of `consul`); or name servers of yours, such as redis://HOST:PORT
+        flock memcached => memcached: the program `memcached` is not installed: `apt install memcached` (Debian); or name a server of yours, such as memcached://HOST:PORT";
+    for [targets, says] in rows(table) {
+        let run = jostle(&format!("contend {targets} -w 2 -t 0.1 --runs 1"));
+        let done = run.under("env PATH=/nowhere").exits(2);
+        done.says(says).prints_nothing();
+    }
 }

@@ -6,8 +6,8 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::{
-    Jostle, Place, Running, Signal, alone, beside, in_some_try, in_some_try_unless_disturbed,
-    jostle, processes, reason, until,
+    Jostle, Place, Running, Signal, alone, beside, first_line, flat, in_some_try,
+    in_some_try_unless_disturbed, jostle, processes, reason, until,
 };
 use jostle_model::record::{LimitedBy, Run, Status};
 use std::collections::BTreeSet;
@@ -129,13 +129,8 @@ impl Serving {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut address = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut address).unwrap();
-        Serving {
-            child,
-            address: address.trim().to_owned(),
-        }
+        let address = first_line(&mut child);
+        Serving { child, address }
     }
 }
 
@@ -339,6 +334,8 @@ mod figures {
             (all && (is_disturbed || weak.operations < strong.operations)).then_some(weak)
         });
         assert_eq!(weak.verdict.limited_by, Some(LimitedBy::Generator));
+        // The quota that the plan asks for spoils nothing.
+        assert!(reason(&weak, "throttled").is_none(), "{:?}", weak.verdict);
         let found = reason(&weak, "generator").expect("a generator at its limit");
         assert!(found.text.contains("at least this much"), "{found:?}");
         for generator in &weak.thread_loads {
@@ -395,9 +392,7 @@ mod figures {
                     spread.budgets
                 );
             }
-            let text = table_of(&done.stdout);
-            let words: Vec<&str> = text.split_whitespace().collect();
-            let said = words.join(" ");
+            let said = flat(&table_of(&done.stdout));
             let named = said.contains("With 2 and 4 generators the server was the limit")
                 || said.contains("it is undecided who was the limit");
             let is_flagged = said.contains("the generators were the limit");

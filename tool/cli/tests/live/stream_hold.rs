@@ -1,38 +1,18 @@
 //! `jostle stream` and `jostle hold`, run for real: what they record, what they
 //! find in a lock whose cost grows, and what they refuse.
 
-use crate::common::{alone, beside, in_some_try, must_have, on_every_cpu};
+use crate::common::{Place, alone, beside, flat, in_some_try, jostle, must_have, on_every_cpu};
 use serde_json::Value;
-use std::process::{Command, Output};
-
-fn jostle(line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_jostle"))
-        .args(line.split_whitespace())
-        .output()
-        .unwrap()
-}
 
 /// The records of runs that a command line that must succeed prints. A busy
 /// machine may make a point INVALID, which is no failure here.
 fn runs(line: &str) -> Vec<Value> {
-    let output = jostle(&format!("{line} --quiet --seed 1 --format json"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        matches!(output.status.code(), Some(0 | 3)),
-        "{line}: {said}"
-    );
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
+    let done = jostle(&format!("{line} --quiet --seed 1 --format json")).measures();
+    let records = done.stdout.lines();
+    records
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|record| record["record"] == "run")
         .collect()
-}
-
-/// The answer to a command line that makes no sense.
-fn refusal(line: &str) -> String {
-    let output = jostle(line);
-    assert_eq!(output.status.code(), Some(2), "{line}");
-    String::from_utf8(output.stderr).unwrap()
 }
 
 /// Whether a check spoke whose reasons are not the machine's.
@@ -232,16 +212,12 @@ fn a_session_is_renewed_for_all_its_locks_and_what_has_no_lease_is_not() {
 #[test]
 fn the_table_and_the_sentence_say_what_a_held_lock_costs_a_minute() {
     let _beside = beside();
-    let output = jostle("hold lockd --keys 20:50 --for 3s --lease 1s --quiet --seed 1");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let done = jostle("hold lockd --keys 20:50 --for 3s --lease 1s --quiet --seed 1").run();
+    let done = done.prints("renewals latest leases");
     // A busy machine may spoil the figures; the table says so then.
-    let spoilt = flat.contains("INVALID");
-    assert!(flat.contains("renewals latest leases"), "{text}");
-    assert!(
-        spoilt || flat.contains("A held lock costs") && flat.contains("(with 50 locks)"),
-        "{text}"
-    );
+    if !done.stdout.contains("INVALID") {
+        done.prints("A held lock costs").prints("(with 50 locks)");
+    }
 }
 
 #[test]
@@ -262,27 +238,22 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("hold redis --for 90s --as tasks", "--as threads"),
     ];
     for (line, says) in table {
-        let text = refusal(line);
-        assert!(text.contains(says), "{line}: {text}");
+        jostle(line).exits(2).says(says);
     }
 }
 
 #[test]
 fn keys_that_share_a_semaphore_are_not_held_together() {
     let _beside = beside();
-    let output = jostle("hold sysv --keys 100 --slots 64 --runs 1 --quiet");
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("would wait for itself forever"), "{text}");
+    let done = jostle("hold sysv --keys 100 --slots 64 --runs 1 --quiet").exits(1);
+    done.says("would wait for itself forever");
 }
 
 #[test]
 fn a_run_that_takes_too_long_is_ended_with_a_message() {
     let _beside = beside();
-    let output = jostle("stream delay:50ms -n 1000 -w 1 -t 1 --runs 1 --quiet");
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("did not end within 1 s"), "{text}");
+    let done = jostle("stream delay:50ms -n 1000 -w 1 -t 1 --runs 1 --quiet").exits(1);
+    done.says("did not end within 1 s");
 }
 
 #[test]
@@ -298,30 +269,18 @@ fn a_lock_that_lets_two_in_is_found() {
 
 #[test]
 fn an_optional_target_that_nobody_serves_is_left_out_and_said_to_be() {
-    let _beside = beside();
-    let place = tempfile::tempdir().unwrap();
-    let plan = place.path().join("plan.toml");
+    let place = Place::beside_others();
     let run = |targets: &str| {
         let text = format!(
             "[[experiment]]\nworkload = \"stream\"\n{targets}\noptional = [\"redis://127.0.0.1:1\"]\n\
              workers = 1\noperations = 10\nruns = 1\n"
         );
-        std::fs::write(&plan, text).unwrap();
-        let output = jostle(&format!("run {} --quiet", plan.display()));
-        let said = String::from_utf8(output.stderr).unwrap();
-        let left_out = "redis://127.0.0.1:1 is left out: cannot connect to 127.0.0.1:1";
-        assert!(said.contains(left_out), "{said}");
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
+        std::fs::write(place.file("plan.toml"), text).unwrap();
+        let done = place.jostle("run plan.toml --quiet").run();
+        done.says("redis://127.0.0.1:1 is left out: cannot connect to 127.0.0.1:1")
     };
-    let (code, text) = run("targets = [\"lockd\"]");
-    assert!(
-        matches!(code, Some(0 | 3)) && text.contains("lockd"),
-        "{text}"
-    );
-    assert_eq!(run("").0, Some(1));
+    run("targets = [\"lockd\"]").measures().prints("lockd");
+    run("").exits(1);
 }
 
 #[test]
@@ -329,9 +288,7 @@ fn the_plan_of_the_old_daemon_s_tests_resolves() {
     on_every_cpu();
     let _beside = beside();
     let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tool/plans/old.toml");
-    let output = jostle(&format!("run {plan} --dry-run"));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}");
+    let text = jostle(&format!("run {plan} --dry-run")).exits(0).stdout;
     assert_eq!(text.matches("[[experiment]]").count(), 5);
     assert!(
         text.replace(char::is_whitespace, "")
@@ -369,13 +326,11 @@ mod figures {
         // A thousand locks take a millisecond or two: one run that loses its CPU leaves the
         // growth undecided.
         in_some_try("the growth in words", || {
-            let output = jostle("hold chained:30 --keys 1000:20000 --runs 6 --quiet --seed 1");
-            let text = String::from_utf8(output.stdout).unwrap();
-            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(flat.contains("ops/s"), "{text}");
+            let done = jostle("hold chained:30 --keys 1000:20000 --runs 6 --quiet --seed 1").run();
+            let text = flat(&done.prints("ops/s").stdout);
             // A busy machine may spoil the figures; the table says so then.
-            let says = flat.contains("Not linear: each lock costs");
-            (says || flat.contains("INVALID")).then_some(())
+            let says = text.contains("Not linear: each lock costs");
+            (says || text.contains("INVALID")).then_some(())
         });
     }
 }

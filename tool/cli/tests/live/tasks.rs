@@ -1,16 +1,10 @@
 //! The tasks of tool/docs/questions.md: each block as it stands, but for how much is measured.
 //! Those that launch many services or need pandas run by `cargo xtask long`.
 
-use crate::common::{Place, beside, must_have};
+use crate::common::{Place, beside, must_have, path_with_jostle, root};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// Headings, and what stands below each.
 fn sections() -> Vec<(String, String)> {
@@ -37,12 +31,10 @@ fn block(heading: &str) -> String {
 /// Runs a block where the repository's files stand, and this jostle in PATH.
 fn run(place: &Place, block: &str) -> Output {
     symlink(root().join("tool"), place.file("tool")).unwrap();
-    let binary = Path::new(env!("CARGO_BIN_EXE_jostle")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
     Command::new("sh")
         .args(["-ec", block])
         .current_dir(place.path())
-        .env("PATH", format!("{}:{path}", binary.display()))
+        .env("PATH", path_with_jostle())
         .env_remove("GITHUB_OUTPUT")
         .env_remove("GITHUB_STEP_SUMMARY")
         .output()

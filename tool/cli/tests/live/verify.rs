@@ -1,8 +1,8 @@
 //! `jostle verify`, by the whole binary: a certificate, a broken promise with its excerpt, and what
 //! cannot be verified.
 
-use crate::common::{Signal, beside, jostle};
-use crate::refusals::refuses;
+use crate::common::{Place, Signal, beside, jostle};
+use crate::refusals::refuses_each;
 use jostle_model::plan::Fault;
 use jostle_model::record::{Status, Verified, Violation};
 use std::time::Duration;
@@ -57,22 +57,14 @@ fn what_was_seen_before_an_interrupt_is_judged() {
 #[test]
 fn what_cannot_be_verified_is_refused_before_anything_starts() {
     let _beside = beside();
-    for (line, says) in [
-        ("verify null", "verify takes locks that exclude"),
-        ("verify flock --for 0", "--for: 1s to"),
-        ("verify flock --fault clock", "no server keeps it"),
-        (
-            "verify redis://h:1 --fault server-wipe",
-            "only a server that jostle launches",
-        ),
-        (
-            "verify zookeeper --fault leader-kill",
-            "`--members 3` launches a cluster",
-        ),
-        ("verify flock --with redis", "no target has {redis}"),
-        ("verify flock --promise lease", "such as lease=2s"),
-        ("stream flock --fault kill", "--fault"),
-    ] {
-        refuses(jostle(line).run(), 2, &[says]);
-    }
+    let table = "
+        verify null => 2 => verify takes locks that exclude
+        verify flock --for 0 => 2 => --for: 1s to
+        verify flock --fault clock => 2 => no server keeps it
+        verify redis://h:1 --fault server-wipe => 2 => only a server that jostle launches
+        verify zookeeper --fault leader-kill => 2 => `--members 3` launches a cluster
+        verify flock --with redis => 2 => no target has {redis}
+        verify flock --promise lease => 2 => such as lease=2s
+        stream flock --fault kill => 2 => --fault";
+    refuses_each(&Place::new(), table);
 }

@@ -1,6 +1,6 @@
 //! `jostle who` in situations that who/plant.py plants, each with the truth that the plant wrote.
 
-use crate::common::{Place, must_be_root, must_have, until};
+use crate::common::{Place, must_be_root, must_have, rows, until};
 use jostle_targets::nats;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
@@ -46,41 +46,23 @@ struct Served {
 }
 
 fn served(kind: &str) -> Served {
-    let kinds = [
-        ("redis", Server::Redis),
-        ("lockd", Server::Lockd),
-        ("lockd-own", Server::Lockd),
-        ("postgres", Server::Postgres),
-        ("mariadb", Server::Mariadb),
-        ("etcd", Server::Etcd),
-        ("zookeeper", Server::Zookeeper),
-    ];
-    let found = kinds.into_iter().find(|(name, _)| *name == kind);
-    match (kind, found) {
-        (_, Some((_, server))) => {
-            let running = server
-                .start(Path::new(env!("CARGO_BIN_EXE_jostle")), None)
-                .unwrap();
-            Served {
-                address: running.address.to_string(),
-                secret: String::new(),
-                _running: Some(running),
-            }
+    let (address, secret, running) = match (kind, Server::named(kind.trim_end_matches("-own"))) {
+        (_, Some(server)) => {
+            let jostle = Path::new(env!("CARGO_BIN_EXE_jostle"));
+            let running = server.start(jostle, None).unwrap();
+            (running.address.to_string(), String::new(), Some(running))
         }
         ("nats", _) => {
             let launched = servers::followed(&nats::Launch { connections: 100 }).unwrap();
-            Served {
-                address: launched.address,
-                secret: launched.secret,
-                _running: None,
-            }
+            (launched.address, launched.secret, None)
         }
-        ("consul", _) => Served {
-            address: FakeConsul::start().unwrap().address,
-            secret: String::new(),
-            _running: None,
-        },
+        ("consul", _) => (FakeConsul::start().unwrap().address, String::new(), None),
         (other, _) => panic!("no server {other}"),
+    };
+    Served {
+        address,
+        secret,
+        _running: running,
     }
 }
 
@@ -312,80 +294,45 @@ kinds! {
     waits_of_processes_are_told "pid:"
 }
 
+/// Words after `who`, the exit code, and what is said. In braces: a Redis, nobody, long names.
+const UNASKABLE: &str = "
+=> 2 => required arguments were not provided
+flok:lock => 2 => did you mean `flock`
+flock => 2 => write flock:PATH
+flock:none => 1 => cannot look at none: No such file
+lockfile:. => 2 => is no file
+flock:lock name => 2 => takes no name
+flock:lock --memory => 2 => --memory works with pid:N only
+flock:lock --watch 1ms => 2 => at least 50ms
+futex => 2 => those that can be asked are
+pid:0 => 2 => with the number of a process
+pid:make => 2 => with the number of a process
+pid:4194305 => 1 => there is no process 4194305
+sysv 123456789 => 1 => there is no set of semaphores 123456789
+sysv 0:x => 2 => `x` is no number of a semaphore
+redis:{redis} => 2 => which lock?
+redis:{redis} {5000} => 2 => that name has 5000 bytes
+redis:{nobody} x => 1 => is the server running there?
+lockd:{redis} x => 1 => answer to HOLDER
+zookeeper:{redis} nightly => 2 => a path begins with /
+nats:{redis} nightly => 2 => write BUCKET/KEY
+mariadb:{redis} {65} => 2 => takes 64
+";
+
 #[test]
 fn what_cannot_be_asked_is_said_in_a_sentence() {
     let place = Place::new();
     std::fs::write(place.file("lock"), "").unwrap();
-    let long = "x".repeat(5_000);
-    let nobody = servers::argument("redis")
-        .unwrap()
-        .replace("127.0.0.1", "127.0.0.2");
     let redis = servers::argument("redis").unwrap();
-    for (line, code, says) in [
-        ("who".to_owned(), 2, "required arguments were not provided"),
-        ("who flok:lock".to_owned(), 2, "did you mean `flock`"),
-        ("who flock".to_owned(), 2, "write flock:PATH"),
-        (
-            "who flock:none".to_owned(),
-            1,
-            "cannot look at none: No such file",
-        ),
-        ("who lockfile:.".to_owned(), 2, "is no file"),
-        ("who flock:lock name".to_owned(), 2, "takes no name"),
-        (
-            "who flock:lock --memory".to_owned(),
-            2,
-            "--memory works with pid:N only",
-        ),
-        ("who flock:lock --watch 1ms".to_owned(), 2, "at least 50ms"),
-        ("who futex".to_owned(), 2, "those that can be asked are"),
-        ("who pid:0".to_owned(), 2, "with the number of a process"),
-        ("who pid:make".to_owned(), 2, "with the number of a process"),
-        (
-            "who pid:4194305".to_owned(),
-            1,
-            "there is no process 4194305",
-        ),
-        (
-            "who sysv 123456789".to_owned(),
-            1,
-            "there is no set of semaphores 123456789",
-        ),
-        (
-            "who sysv 0:x".to_owned(),
-            2,
-            "`x` is no number of a semaphore",
-        ),
-        (format!("who redis:{redis}"), 2, "which lock?"),
-        (
-            format!("who redis:{redis} {long}"),
-            2,
-            "that name has 5000 bytes",
-        ),
-        (
-            format!("who redis:{nobody} x"),
-            1,
-            "is the server running there?",
-        ),
-        (format!("who lockd:{redis} x"), 1, "answer to HOLDER"),
-        (
-            format!("who zookeeper:{redis} nightly"),
-            2,
-            "a path begins with /",
-        ),
-        (format!("who nats:{redis} nightly"), 2, "write BUCKET/KEY"),
-        (
-            format!("who mariadb:{redis} {}", "x".repeat(65)),
-            2,
-            "takes 64",
-        ),
-    ] {
-        let done = place
-            .jostle(&line)
-            .run_cleanly()
-            .exits(code)
-            .prints_nothing()
-            .says(says);
+    let filled = UNASKABLE
+        .replace("{redis}", redis)
+        .replace("{nobody}", &redis.replace("127.0.0.1", "127.0.0.2"))
+        .replace("{5000}", &"x".repeat(5_000))
+        .replace("{65}", &"x".repeat(65));
+    for [words, code, says] in rows(&filled) {
+        let done = place.jostle(&format!("who {words}")).run_cleanly();
+        let done = done.exits(code.parse().unwrap()).prints_nothing();
+        let done = done.says(says);
         assert!(done.stderr.lines().count() < 20, "{}", done.transcript());
     }
 }

@@ -1,7 +1,9 @@
 //! From question to answer and back, as a user goes: plan, run, result file,
 //! report, the same again; every format; progress where somebody watches.
 
-use crate::common::{Place, alone, beside, in_some_try, jostle, must_have, on_every_cpu, reason};
+use crate::common::{
+    Place, alone, beside, in_some_try, jostle, must_have, on_every_cpu, reason, rows,
+};
 use jostle_model::plan::Plan;
 use jostle_model::record::{Experiment, Record};
 use jostle_targets::TABLE;
@@ -234,35 +236,19 @@ fn a_report_is_what_the_run_printed_in_every_format() {
 #[test]
 fn quick_leaves_out_what_a_minute_does_not_hold_and_names_it() {
     let _beside = beside();
-    // arguments -> what is left out, what stays
-    let table = [
-        ("stream echo -n 1k:1M", "-n 1000000 of stream", "[1000]"),
-        (
-            "rate lockd --rate 1k..100k+1000",
-            "--rate",
-            "duration = \"1s\"",
-        ),
-        ("contend flock -w 2:10", "", "workers = [2, 10]"),
-        (
-            "connect --open 1k..1Mx10",
-            "--open 1000000 of connect",
-            "[1000, 10000",
-        ),
-    ];
-    for (line, left_out, stays) in table {
+    // Arguments, what is left out, and what stays.
+    let table = r#"
+        stream echo -n 1k:1M => -n 1000000 of stream => [1000]
+        rate lockd --rate 1k..100k+1000 => --rate => duration = "1s"
+        contend flock -w 2:10 => => workers = [2, 10]
+        connect --open 1k..1Mx10 => --open 1000000 of connect => [1000, 10000"#;
+    for [line, left_out, stays] in rows(table) {
         let done = jostle(&format!("{line} --quick --dry-run")).exits(0);
-        assert_eq!(
-            done.stderr.is_empty(),
-            left_out.is_empty(),
-            "{line}: {}",
-            done.stderr
-        );
+        let is_silent = done.stderr.is_empty();
+        assert_eq!(is_silent, left_out.is_empty(), "{}", done.transcript());
         let done = done.says(left_out).prints(stays);
-        assert!(
-            !done.stdout.lines().next().unwrap().contains(" min"),
-            "{}",
-            done.transcript()
-        );
+        let first = done.stdout.lines().next().unwrap();
+        assert!(!first.contains(" min"), "{line}: {first}");
     }
 }
 
@@ -289,28 +275,14 @@ fn one_cpu_will_do() {
 fn a_plain_user_measures_every_target() {
     let _beside = beside();
     let place = Place::of_a_plain_user();
+    // The broken specimens, one that may stand still for longer than the window, what must be
+    // compiled or written, and databases that are not made for a user whose number has no name.
+    const OTHERS: &str =
+        "busted stall echo echo+unix echo+pipe pipe lib postgres postgres-try mariadb consul";
     let mut targets: Vec<&str> = TABLE
         .iter()
         .map(|entry| entry.name)
-        // The broken specimens, one that may stand still for longer than the window,
-        // what must be compiled or written, and databases that are not made for a user whose
-        // number has no name.
-        .filter(|name| {
-            let others = [
-                "busted",
-                "stall",
-                "echo",
-                "echo+unix",
-                "echo+pipe",
-                "pipe",
-                "lib",
-                "postgres",
-                "postgres-try",
-                "mariadb",
-                "consul",
-            ];
-            !others.contains(name)
-        })
+        .filter(|name| !OTHERS.split(' ').any(|other| other == *name))
         .collect();
     // On a busy machine a server that was just launched may grant nothing in so short a time.
     let mut window_ms = 30;
@@ -418,27 +390,16 @@ fn results_whose_directory_vanishes_are_missed_at_once() {
 fn a_plan_that_is_wrong_is_told_where() {
     let place = Place::new();
     let plan = "[[experiment]]\nworkload = \"contend\"\n\n[[experiment]]\nworkload = \"contend\"\n";
-    for (more, said) in [
-        (
-            "workers = \"5..9\"",
-            "p.toml, line 6, experiment 2, field `workers`: `5..9` needs a step",
-        ),
-        // What makes no sense only when the plan is resolved.
-        (
-            "warmup = \"1s\"\noperations = 5",
-            "p.toml, line 4, experiment 2: contend has no operations",
-        ),
-        (
-            "targets = [\"flok\"]",
-            "p.toml, line 4, experiment 2: there is no target `flok`",
-        ),
-    ] {
+    // The others make no sense only when the plan is resolved.
+    let table = r#"
+        workers = "5..9" => p.toml, line 6, experiment 2, field `workers`: `5..9` needs a step
+        warmup = "1s"\noperations = 5 => p.toml, line 4, experiment 2: contend has no operations
+        targets = ["flok"] => p.toml, line 4, experiment 2: there is no target `flok`"#;
+    for [more, said] in rows(table) {
+        let more = more.replace(r"\n", "\n");
         fs::write(place.file("p.toml"), format!("{plan}{more}\n")).unwrap();
-        place
-            .jostle("run p.toml")
-            .exits(2)
-            .prints_nothing()
-            .says(said);
+        let done = place.jostle("run p.toml").exits(2);
+        done.prints_nothing().says(said);
     }
 }
 

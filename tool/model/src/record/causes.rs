@@ -267,8 +267,9 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Adds what is not in it yet.
+    /// Adds what is not in it yet; of texts that differ by their figures alone, the first is kept.
     pub fn add(&mut self, other: &Causes) {
+        let shape = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
         let lists = [
             (&mut self.found, &other.found),
             (&mut self.possible, &other.possible),
@@ -277,7 +278,7 @@ impl Causes {
         ];
         for (all, more) in lists {
             for one in more {
-                if !all.contains(one) {
+                if !all.iter().any(|known| shape(known) == shape(one)) {
                     all.push(one.clone());
                 }
             }

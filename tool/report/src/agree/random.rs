@@ -7,17 +7,7 @@ use std::collections::BTreeMap;
 
 /// One of the made-up results with some runs left out, and others spoilt.
 pub(super) fn random(rng: &mut Rng) -> ResultSet {
-    let made: [fn() -> ResultSet; 8] = [
-        made::set,
-        made::broken,
-        made::counts_only,
-        made::connections,
-        made::exhausted,
-        made::calls,
-        made::spread,
-        made::hosts,
-    ];
-    let mut set = made[rng.below(made.len() as u64) as usize]();
+    let mut set = made::EACH[rng.below(made::EACH.len() as u64) as usize]();
     set.fits.clear();
     let keep = 1 + rng.below(4);
     set.runs.retain(|_| rng.below(4) < keep);

@@ -12,6 +12,7 @@ use jostle_model::plan::Workload;
 use jostle_model::record::At;
 use jostle_stats::comparison::{Change, Compared, How, compare_figure};
 use jostle_stats::figures::{Better, FIGURES, Figure, Fold, OF_IDEAL, THROUGHPUT};
+use jostle_stats::intervals::median;
 use jostle_stats::look::{Look, MOST, look};
 use jostle_stats::ratio::{self, Outcome};
 use jostle_stats::summary::PointSummary;
@@ -36,7 +37,7 @@ const PLAIN: f64 = 25.0;
 pub(crate) enum Order {
     /// A test decided that the best is better than the worst.
     Decided,
-    /// Too few runs for a test, and their intervals lie apart.
+    /// Too few undisturbed runs for a test, and the intervals of all runs lie apart.
     Looked(Look),
     /// So few runs, of the one that has fewer, that chance alone parts them; they lie apart.
     Untested(usize),
@@ -48,12 +49,20 @@ pub(crate) enum Order {
     Open(String),
 }
 
+impl Order {
+    fn is_difference(&self) -> bool {
+        matches!(self, Order::Decided | Order::Looked(_) | Order::Untested(_))
+    }
+}
+
 /// One figure of several targets at one point.
 pub(crate) struct Beside<'v, 'a> {
     figure: &'static Figure,
     /// From the best to the worst.
     ranked: Vec<(&'v PointSummary<'a>, f64)>,
     pub(super) order: Order,
+    /// The last that could be compared with the best.
+    worst: usize,
     /// The second beside the best, where there is a look at the worst.
     next: Option<Look>,
 }
@@ -63,18 +72,27 @@ pub(crate) fn beside<'v, 'a>(
     view: &View<'v, 'a>,
     figure: &'static Figure,
 ) -> Option<Beside<'v, 'a>> {
-    let at = common(&view.points)?;
-    let here = view.points.iter().filter(|point| point.at == at);
     // Generators that could do no more say nothing of their servers.
-    let known = here.filter(|point| !point.is_of_generators());
-    let known = known.filter_map(|point| Some((*point, value(view, figure, point)?)));
+    let known = view.points.iter().filter(|point| !point.is_of_generators());
+    let known = known.filter_map(|point| Some((*point, value(figure, point)?)));
     let mut ranked: Vec<_> = known.collect();
+    let at = common(&ranked.iter().map(|(point, _)| *point).collect::<Vec<_>>())?;
+    ranked.retain(|(point, _)| point.at == at);
     ranked.sort_by(|(_, one), (_, other)| match figure.better {
         Better::More => other.total_cmp(one),
         Better::Less => one.total_cmp(other),
     });
-    let (best, worst) = (ranked.first()?.0, ranked.last()?.0);
-    let order = order(view, figure, best, worst, ranked.len());
+    let best = ranked.first()?.0;
+    let of_best = |nth: usize| order(view, figure, best, ranked[nth].0, ranked.len());
+    let mut worst = ranked.len() - 1;
+    let mut order = of_best(worst);
+    // Where the last cannot be judged, the last that can.
+    if matches!(order, Order::Open(_)) {
+        let mut others = (1..worst).rev().map(|nth| (nth, of_best(nth)));
+        if let Some(found) = others.find(|(_, order)| order.is_difference()) {
+            (worst, order) = found;
+        }
+    }
     let is_look = matches!(order, Order::Looked(_)) && ranked.len() > 2;
     let second = ranked.get(1).filter(|_| is_look);
     let mut found = Beside {
@@ -83,6 +101,7 @@ pub(crate) fn beside<'v, 'a>(
             .and_then(|(second, _)| look(figure, best, second, ranked.len()))
             .filter(|look| look.chance <= MOST),
         order,
+        worst,
         ranked,
     };
     let is_shown = matches!(found.order, Order::Decided | Order::Looked(_));
@@ -113,13 +132,12 @@ fn order(
     let Some(compared) = compared(view, figure, best, worst) else {
         return Order::Open(String::new());
     };
-    let is_tested = compared.ratio.is_some_and(|ratio| ratio.interval);
-    let looked = || look(figure, best, worst, targets).filter(|_| !is_tested);
     match compared.said {
         Change::Worse => Order::Decided,
         Change::Same => Order::Same,
         Change::Better => Order::Open(String::new()),
-        Change::Undecided => match looked() {
+        // Other programs may have moved all runs of one, by much less than both lie apart.
+        Change::Undecided => match look(figure, best, worst, targets) {
             Some(look) if look.chance > MOST => Order::Untested(look.runs),
             Some(look) => Order::Looked(look),
             None => Order::Open(why(&compared, best, worst)),
@@ -172,24 +190,26 @@ fn compared(
     compare_figure(&view.set.experiment.plan, figure, base, new, how)
 }
 
-fn value(view: &View<'_, '_>, figure: &'static Figure, point: &PointSummary<'_>) -> Option<f64> {
+fn value(figure: &Figure, point: &PointSummary<'_>) -> Option<f64> {
     match figure.fold {
         Fold::OneRun => {
             (figure.of)(point.timed.first()?)?;
             Some(point.per_worker?.jain)
         }
-        _ => Some(compared(view, figure, point, point)?.base),
+        _ => median(point.each(figure)),
     }
 }
 
-/// The point that most targets have, of these the one with the most load; None where no two
-/// have the same.
+/// The greatest load that more than half of the targets have, or else two; of equal loads the one
+/// that most have. None where no two have the same.
 pub(super) fn common(points: &[&PointSummary<'_>]) -> Option<At> {
+    let targets = targets(points).len();
     let have = |at: At| points.iter().filter(|point| point.at == at).count();
-    let most = points
-        .iter()
-        .max_by_key(|point| (have(point.at), load(point.at)))?
-        .at;
+    let rank = |at: At| {
+        let have = have(at);
+        (2 * have > targets, have > 1, load(at), have)
+    };
+    let most = points.iter().max_by_key(|point| rank(point.at))?.at;
     (have(most) > 1).then_some(most)
 }
 
@@ -218,7 +238,7 @@ impl Beside<'_, '_> {
     }
 
     fn ends(&self) -> [&(&PointSummary<'_>, f64); 2] {
-        [&self.ranked[0], &self.ranked[self.ranked.len() - 1]]
+        [&self.ranked[0], &self.ranked[self.worst]]
     }
 
     /// The name of the best.
@@ -247,7 +267,7 @@ impl Beside<'_, '_> {
                 let behind = |next: Look| {
                     let times = range(two(next.low), &two(next.high));
                     format!(
-                        "; {}, the second best, is {times} times behind the best",
+                        "; the best is {times} times ahead of {}, the second",
                         short(self.ranked[1].0.target)
                     )
                 };
@@ -309,16 +329,20 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// `3 runs: an impression; chance alone parts the best and the worst of 8 equal targets, by any
-    /// factor, in 30 of 100 cases`.
+    /// `3 runs: an impression; if all 8 were equal, the runs of the best and the worst would lie apart
+    /// in 30 of 100 cases`.
     fn looked(&self, look: &Look) -> String {
-        let runs = counted(look.runs as u64, "run");
+        let all = self.ranked.iter().map(|(point, _)| point.runs.len()).min();
+        let runs = match all > Some(look.runs) {
+            true => counted(look.runs as u64, "undisturbed run"),
+            false => counted(look.runs as u64, "run"),
+        };
         let equal = match self.ranked.len() {
-            2 => "two equal targets".to_owned(),
-            n => format!("the best and the worst of {n} equal targets"),
+            2 => "both were equal, their runs".to_owned(),
+            n => format!("all {n} were equal, the runs of the best and the worst"),
         };
         format!(
-            "{runs}: an impression; chance alone parts {equal}, by any factor, in {} of 100 cases",
+            "{runs}: an impression; if {equal} would lie apart in {} of 100 cases",
             percent_of(look.chance)
         )
     }
@@ -332,11 +356,16 @@ impl Beside<'_, '_> {
                 printed(self.figure, *value, point)
             )
         };
-        let all: Vec<String> = self.ranked.iter().map(told).collect();
+        let mut all: Vec<String> = self.ranked.iter().map(told).collect();
+        let beyond = all.split_off(self.worst + 1);
+        let undecided = match beyond.is_empty() {
+            true => String::new(),
+            false => format!("; undecided: {}", beyond.join(", ")),
+        };
         match all.len() > NAMED {
-            false => all.join(", "),
+            false => all.join(", ") + &undecided,
             true => format!(
-                "{}, {} between, {}",
+                "{}, {} between, {}{undecided}",
                 all[..NAMED - 2].join(", "),
                 all.len() - NAMED + 1,
                 all[all.len() - 1]

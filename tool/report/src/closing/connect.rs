@@ -56,10 +56,8 @@ fn of_curve<'a, 'b>(
     points: &'b [PointSummary<'a>],
     (target, at): (&str, At),
 ) -> Vec<&'b PointSummary<'a>> {
-    let mut found: Vec<&PointSummary<'_>> = points
-        .iter()
-        .filter(|point| point.target == target && rest(point.at) == at)
-        .collect();
+    let of_it = |point: &&PointSummary<'_>| point.target == target && rest(point.at) == at;
+    let mut found: Vec<&PointSummary<'_>> = points.iter().filter(of_it).collect();
     found.sort_by_key(|point| point.at.open);
     found
 }
@@ -103,11 +101,8 @@ fn call(plan: &Plan) -> &'static str {
 fn jump<'a, 'b>(
     points: &[&'b PointSummary<'a>],
 ) -> Option<(&'b PointSummary<'a>, &'b PointSummary<'a>, f64)> {
-    let usable: Vec<&PointSummary<'_>> = points
-        .iter()
-        .filter(|point| cost(point).is_some())
-        .copied()
-        .collect();
+    let usable = points.iter().filter(|point| cost(point).is_some());
+    let usable: Vec<&PointSummary<'_>> = usable.copied().collect();
     usable
         .windows(2)
         .filter_map(|pair| Some((pair[0], pair[1], cost(pair[1])? / cost(pair[0])?)))
@@ -350,28 +345,57 @@ fn ended(points: &[&PointSummary<'_>]) -> Option<String> {
     is_limit.then(|| format!("it ends before {}: {}", grouped(open), reason.text))
 }
 
-/// With two significant digits, in the unit that the table uses.
-fn time(ns: f64) -> String {
+/// `3.4 us`, `290 us`, as the table has them.
+pub(crate) fn time(ns: f64) -> String {
     let us = ns / 1e3;
     match us {
-        us if us < 10.0 => format!("{us:.1} us"),
-        us => format!("{us:.0} us"),
+        ..10.0 => format!("{us:.1} us"),
+        _ => format!("{us:.0} us"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closing::tests::said as line_of;
+    use crate::closing::tests::planned;
+    use crate::made::run_of;
     use jostle_model::List;
     use jostle_model::connect::{Connections, Stopped};
     use jostle_model::plan::Workload;
-    use jostle_model::record::{Experiment, Run, Times, Window};
+    use jostle_model::record::{Run, Times};
     use jostle_stats::fixtures;
 
-    fn experiment() -> Experiment {
-        let mut experiment = fixtures::experiment();
-        experiment.plan = Plan {
+    /// Six sweeps of one number, give or take one in a hundred.
+    fn runs(sources: u64, open: u64, us: f64, parities: [u64; 2]) -> Vec<Run> {
+        let at = At {
+            open: Some(open),
+            sources: Some(sources),
+            listeners: Some(0),
+            ..At::default()
+        };
+        let run = |block: u32| {
+            let ns = us * 1e3 * (1.0 + 0.002 * f64::from(block));
+            Run {
+                operations: parities.iter().sum(),
+                times: Times {
+                    connect_ns: Some(fixtures::distribution(1_000, ns as u64)),
+                    ..Times::default()
+                },
+                connections: Some(Box::new(Connections {
+                    opened: open,
+                    parities: Some(parities),
+                    port_range: "32768-60999".parse().ok(),
+                    pairs: sources,
+                    ..Connections::default()
+                })),
+                ..run_of("tcp", Workload::Connect, at, block, 1.0)
+            }
+        };
+        (1..=6).map(run).collect()
+    }
+
+    fn said(runs: &[Run], question: &str) -> String {
+        let plan = Plan {
             targets: vec!["tcp".to_owned()],
             open: Some(List(vec![1_000, 14_000, 15_000])),
             sources: Some(List(vec![1, 16])),
@@ -379,48 +403,7 @@ mod tests {
             ports: Some(1),
             ..Plan::of(Workload::Connect)
         };
-        experiment
-    }
-
-    /// Six sweeps of one number, give or take one in a hundred.
-    fn runs(sources: u64, open: u64, us: f64, parities: [u64; 2]) -> Vec<Run> {
-        (1..=6)
-            .map(|block| {
-                let ns = us * 1e3 * (1.0 + 0.002 * f64::from(block));
-                Run {
-                    target: "tcp".to_owned(),
-                    at: At {
-                        open: Some(open),
-                        sources: Some(sources),
-                        listeners: Some(0),
-                        ..At::default()
-                    },
-                    run: block,
-                    block,
-                    operations: parities.iter().sum(),
-                    window: Window {
-                        window_s: 1.0,
-                        ..Window::default()
-                    },
-                    times: Times {
-                        connect_ns: Some(fixtures::distribution(1_000, ns as u64)),
-                        ..Times::default()
-                    },
-                    connections: Some(Box::new(Connections {
-                        opened: open,
-                        parities: Some(parities),
-                        port_range: "32768-60999".parse().ok(),
-                        pairs: sources,
-                        ..Connections::default()
-                    })),
-                    ..Run::default()
-                }
-            })
-            .collect()
-    }
-
-    fn said(runs: &[Run], question: &str) -> String {
-        line_of(&experiment(), runs, question)
+        planned(plan, runs, question)
     }
 
     #[test]

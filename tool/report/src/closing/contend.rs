@@ -4,6 +4,7 @@
 use super::beside::{self, Order, beside, common, fairness, noun, printed, with};
 use super::growth::{self, DISJOINT};
 use super::{Values, View, capital, each, listed};
+use crate::columns::longest_wait;
 use crate::format::{each_once, exact, grouped, percent, range};
 use crate::requests::short;
 use jostle_model::plan::{Range, Workload};
@@ -46,8 +47,8 @@ const QUEUE_SPREAD: u64 = 3;
 /// then a quarter.
 const LOTTERY_DEGREES: f64 = 30.0;
 
-/// Growth of the CPU per lock that is worth a word.
-const CPU_GROWTH: f64 = 2.0;
+/// Growth of a lock's CPU time and round trips that is worth a word.
+const GROWTH: f64 = 2.0;
 
 /// Targets whose turns one line lists, at most.
 const LISTED: usize = 6;
@@ -81,17 +82,14 @@ pub(super) fn alone(view: &View<'_, '_>) -> Vec<Values> {
 /// The points that fairness is told of: one of each target, of several targets at a load that
 /// they have in common.
 fn told<'v, 'a>(view: &View<'v, 'a>) -> Vec<&'v PointSummary<'a>> {
-    let at = common(&view.points);
     let known = view.points.iter().copied();
     let known =
         known.filter(|point| point.at.workers > Some(1) && shares(view.plan(), point).is_some());
-    match at.filter(|_| beside::targets(&view.points).len() > 1) {
-        Some(at) => known.filter(|point| point.at == at).collect(),
-        None => known
-            .max_by_key(|point| point.at.workers)
-            .into_iter()
-            .collect(),
-    }
+    let mut known: Vec<_> = known.collect();
+    let most = known.iter().max_by_key(|point| point.at.workers);
+    let at = common(&known).or(most.map(|point| point.at));
+    known.retain(|point| Some(point.at) == at);
+    known
 }
 
 /// The turns of the workers, where the order is the lock's and the window long enough.
@@ -141,16 +139,19 @@ pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
     let Some(at) = points.first().map(|point| point.at) else {
         return Vec::new();
     };
-    let is_left_out = |point: &&&PointSummary<'_>| {
-        point.at == at && point.per_worker.is_some() && shares(view.plan(), point).is_none()
+    let without = |are_counted: bool| {
+        let here = view.points.iter().filter(|point| point.at == at);
+        let without = here.filter(|point| shares(view.plan(), point).is_none());
+        let without = without.filter(|point| point.per_worker.is_some() == are_counted);
+        let names = without.map(|point| short(point.target));
+        names.collect::<Vec<String>>().join(", ")
     };
-    let left_out = view.points.iter().filter(is_left_out);
-    let left_out: Vec<String> = left_out.map(|point| short(point.target)).collect();
+    let [left_out, unknown] = [true, false].map(without);
     let known = match (points.len(), &best) {
         (1, _) => Fair::Alone,
         (_, Some(_)) => Fair::Fairest,
         _ if ways.len() > 1 => Fair::Ways,
-        _ if !left_out.is_empty() => Fair::Alone,
+        _ if !left_out.is_empty() || !unknown.is_empty() => Fair::Alone,
         _ => Fair::Alike,
     };
     if known != wanted {
@@ -170,8 +171,10 @@ pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
         each.push(format!("{} more in the table", points.len() - LISTED));
     }
     let mut list = each.join(", ");
-    if !left_out.is_empty() {
-        list += &format!("; too few to tell: {}", left_out.join(", "));
+    for (why, names) in [("too few to tell", left_out), ("not known", unknown)] {
+        if !names.is_empty() {
+            list += &format!("; {why}: {names}");
+        }
     }
     vec![vec![
         ("best", best.unwrap_or_default()),
@@ -192,22 +195,23 @@ pub(super) fn few_turns(view: &View<'_, '_>) -> Vec<Values> {
 /// The longest wait of each target at one load; no test compares single waits.
 pub(super) fn longest(view: &View<'_, '_>) -> Vec<Values> {
     let targets = beside::targets(&view.points).len();
-    let at = match targets {
-        1 => view
-            .points
-            .iter()
-            .map(|point| point.at)
-            .max_by_key(|at| at.workers),
-        _ => common(&view.points),
-    };
-    let here = view.points.iter().filter(|point| Some(point.at) == at);
-    let mut waits: Vec<(u64, String)> = here
-        .filter_map(|point| Some((point.longest_wait_ns?, short(point.target))))
+    let known = view.points.iter().copied();
+    let known: Vec<_> = known
+        .filter(|point| point.longest_wait_ns.is_some())
         .collect();
-    waits.sort();
-    let told = |(ns, target): &(u64, String)| match targets {
-        1 => time(*ns as f64),
-        _ => format!("{} {}", target, time(*ns as f64)),
+    let most = known.iter().max_by_key(|point| point.at.workers);
+    let at = common(&known).or(most.filter(|_| targets == 1).map(|point| point.at));
+    let here = known.iter().filter(|point| Some(point.at) == at);
+    let mut waits: Vec<(u64, &PointSummary<'_>)> = here
+        .filter_map(|point| Some((point.longest_wait_ns?, *point)))
+        .collect();
+    waits.sort_by_key(|(ns, point)| (*ns, short(point.target)));
+    let told = |(_, point): &(u64, &PointSummary<'_>)| {
+        let wait = longest_wait(point).unwrap_or_default();
+        match targets {
+            1 => wait,
+            _ => format!("{} {wait}", short(point.target)),
+        }
     };
     let list: Vec<String> = match &waits[..] {
         [first, .., last] if waits.len() > 2 * LISTED => {
@@ -487,7 +491,7 @@ fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str>
     Some(match served(plan, point)? {
         Service::Queue => "in order",
         Service::Even => "evenly",
-        Service::Lottery => "varied as by lot",
+        Service::Lottery => "varied as if by lot",
         Service::Uneven => "some had more than others",
         Service::Favour => "some had far more than others",
     })
@@ -599,11 +603,38 @@ pub(super) fn cpu_growth(view: &View<'_, '_>) -> Vec<Values> {
 
 /// From how many workers to how many, and how many times as much CPU time a lock takes.
 fn cpu_of(points: &[&PointSummary<'_>]) -> Option<(String, String)> {
-    let (few, many) = ends(points)?;
-    let growth = many.median(figures::CPU)? / few.median(figures::CPU)?;
-    let paired = by_block(few, many, figures::CPU)?;
-    let grows = growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0;
-    grows.then(|| (from_to(few, many), significant(growth, 2)))
+    let [(few, least), (many, most)] = grown(points, figures::CPU)?;
+    Some((from_to(few, many), significant(most / least, 2)))
+}
+
+/// The points with the fewest and the most workers that have the figure, with it, where it is much
+/// more, and more in the runs of the same blocks.
+fn grown<'v, 'a>(
+    points: &[&'v PointSummary<'a>],
+    figure: &'static Figure,
+) -> Option<[(&'v PointSummary<'a>, f64); 2]> {
+    let known = points.iter().copied();
+    let known = known.filter(|point| point.median(figure).is_some());
+    let (few, many) = ends(&known.collect::<Vec<_>>())?;
+    let (least, most) = (few.median(figure)?, many.median(figure)?);
+    let grows = (most / least).is_finite() && most / least >= GROWTH;
+    let grows = grows && by_block(few, many, figure)?.low > 1.0;
+    grows.then_some([(few, least), (many, most)])
+}
+
+/// `redis 2.0 to 44`: how often its clients ask, where that grows.
+pub(super) fn round_trips(view: &View<'_, '_>) -> Vec<Values> {
+    let mut told = listed(&view.points, |points| {
+        let trips = grown(points, figures::ROUND_TRIPS)?;
+        let [few, many] = trips.map(|(_, trips)| significant(trips, 2));
+        Some(format!("{few} to {many}"))
+    });
+    let ends = ends(&view.points);
+    for values in &mut told {
+        let range = ends.map(|(few, many)| from_to(few, many));
+        values.push(("range", range.unwrap_or_default()));
+    }
+    told
 }
 
 /// `about one in ten`, or `9 of 1000` where that would be vague.

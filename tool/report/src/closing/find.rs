@@ -198,12 +198,8 @@ pub(crate) fn table(plan: &Plan, points: &[PointSummary<'_>]) -> Option<Titled> 
         Heading::right("offered", "/s"),
         Heading::right("", "requests"),
     ];
-    columns.extend(
-        objective
-            .0
-            .iter()
-            .map(|goal| Heading::right("", &goal.to_string())),
-    );
+    let goals = objective.0.iter();
+    columns.extend(goals.map(|goal| Heading::right("", &goal.to_string())));
     columns.push(Heading::left("outcome"));
     let searched = searched(plan, points);
     let rows = searched.iter().flat_map(|one| {
@@ -366,11 +362,8 @@ mod tests {
         ];
         for (steps, finding, sentence, next) in table {
             let page = pages(&[search("p99<5ms", steps)]).remove(0);
-            let found = page
-                .lines
-                .iter()
-                .find(|line| line.question == "Found")
-                .unwrap();
+            let mut lines = page.lines.iter();
+            let found = lines.find(|line| line.question == "Found").unwrap();
             assert_eq!(found.text(), format!("{finding} {sentence}"));
             assert_eq!(page.lead.unwrap().0, finding);
             assert!(page.next.contains(next), "{}", page.next);

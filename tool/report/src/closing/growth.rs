@@ -12,7 +12,7 @@ use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Run};
 use jostle_stats::figures::{self, Figure};
 use jostle_stats::fit;
-use jostle_stats::numbers::grouped;
+use jostle_stats::numbers::{self, grouped};
 use jostle_stats::ratio::{Outcome, Ratio, by_block};
 use jostle_stats::requested::{makes_requests, noun};
 use jostle_stats::summary::PointSummary;
@@ -58,9 +58,7 @@ fn unit(plan: &Plan) -> &'static str {
 }
 
 fn counted(plan: &Plan, n: u64) -> String {
-    let noun = unit(plan);
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(n))
+    numbers::counted(n, unit(plan))
 }
 
 /// From the fewest to the most, with the fewest workers.
@@ -129,15 +127,11 @@ fn within(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     if plan.workload != Workload::Hold || size(most.at)? < LEAST_FOR_SLICES {
         return None;
     }
-    let pairs: Vec<(f64, f64)> = most
-        .timed
-        .iter()
-        .filter_map(|run| {
-            let (first, last) = (run.series.first()?, run.series.last()?);
-            Some((first.mean_wait_ns?, last.mean_wait_ns?))
-        })
-        .collect();
-    let ratio = jostle_stats::ratio::paired(&pairs)?;
+    let pairs = most.timed.iter().filter_map(|run| {
+        let (first, last) = (run.series.first()?, run.series.last()?);
+        Some((first.mean_wait_ns?, last.mean_wait_ns?))
+    });
+    let ratio = jostle_stats::ratio::paired(&pairs.collect::<Vec<_>>())?;
     (ratio.outcome == Outcome::Differs && ratio.ratio > 1.0).then(|| {
         format!(
             "of {} the last tenth takes {:.1} times as long to acquire as the first",
@@ -225,8 +219,9 @@ fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::closing::tests::said as line_of;
+    use crate::made::run_of;
     use jostle_model::List;
-    use jostle_model::record::{Experiment, Server, Slice, Window};
+    use jostle_model::record::{Experiment, Server, Slice};
     use jostle_stats::fixtures;
 
     fn experiment(workload: Workload) -> Experiment {
@@ -243,31 +238,23 @@ mod tests {
     /// Six blocks of a point whose operations cost so many microseconds, give
     /// or take one in a hundred.
     fn runs(workload: Workload, workers: u64, each: u64, us: f64) -> Vec<Run> {
-        (1..=6)
-            .map(|block| {
-                let operations = workers * each;
-                let us = us * (1.0 + 0.002 * f64::from(block));
-                let window_s = operations as f64 * us / 1e6;
-                Run {
-                    target: "lockd".to_owned(),
-                    at: At {
-                        workers: Some(workers),
-                        operations: (workload == Workload::Stream).then_some(each),
-                        keys: (workload == Workload::Hold).then_some(each),
-                        ..At::default()
-                    },
-                    run: block,
-                    block,
-                    operations,
-                    window: Window {
-                        window_s,
-                        ..Window::default()
-                    },
-                    throughput_per_s: operations as f64 / window_s,
-                    ..Run::default()
-                }
-            })
-            .collect()
+        let at = At {
+            workers: Some(workers),
+            operations: (workload == Workload::Stream).then_some(each),
+            keys: (workload == Workload::Hold).then_some(each),
+            ..At::default()
+        };
+        let operations = workers * each;
+        let run = |block: u32| {
+            let us = us * (1.0 + 0.002 * f64::from(block));
+            let window_s = operations as f64 * us / 1e6;
+            Run {
+                operations,
+                throughput_per_s: operations as f64 / window_s,
+                ..run_of("lockd", workload, at, block, window_s)
+            }
+        };
+        (1..=6).map(run).collect()
     }
 
     fn said(workload: Workload, runs: &[Run]) -> String {

@@ -3,7 +3,7 @@
 use super::{Values, View, each};
 use jostle_stats::figures;
 use jostle_stats::kept::KeptSummary;
-use jostle_stats::numbers::{grouped, significant, time, workers};
+use jostle_stats::numbers::{counted, significant, time, workers};
 use jostle_stats::summary::PointSummary;
 
 /// What kept locks cost, of each target at the greatest number at which every lock was kept; none
@@ -20,12 +20,11 @@ pub(super) fn cost_of_each(view: &View<'_, '_>) -> Vec<Values> {
 
 /// `10,000 locks`, `10,000 locks of 100 workers`.
 fn held(locks: u64, among: Option<u64>) -> String {
-    let plural = if locks == 1 { "" } else { "s" };
     let of = match among {
         None | Some(0 | 1) => String::new(),
         Some(n) => format!(" of {}", workers(n)),
     };
-    format!("{} lock{plural}{of}", grouped(locks))
+    counted(locks, "lock") + &of
 }
 
 /// `a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks)`.
@@ -67,46 +66,28 @@ fn lateness(kept: &KeptSummary) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::closing::tests::said as said_of;
+    use crate::closing::tests::planned;
+    use crate::made::run_of;
     use jostle_model::plan::Workload;
-    use jostle_model::record::{At, Experiment, Kept, Run, Window};
+    use jostle_model::record::{At, Kept, Run};
     use jostle_model::{List, Nanos, Plan};
     use jostle_stats::fixtures;
 
-    fn experiment() -> Experiment {
-        let mut experiment = fixtures::experiment();
-        experiment.plan = Plan {
-            targets: vec!["redis".to_owned()],
-            workers: Some(List(vec![1])),
-            keys: Some(List(vec![100, 1_000])),
-            keep: Some(Nanos::from_millis(90_000)),
-            ..Plan::of(Workload::Hold)
-        };
-        experiment
-    }
-
     fn run(keys: u64, kept: Kept) -> Run {
+        let at = At {
+            workers: Some(1),
+            keys: Some(keys),
+            ..At::default()
+        };
         Run {
-            target: "redis".to_owned(),
-            at: At {
-                workers: Some(1),
-                keys: Some(keys),
-                ..At::default()
-            },
-            run: 1,
-            block: 1,
             operations: keys,
-            window: Window {
-                window_s: 0.1,
-                ..Window::default()
-            },
             throughput_per_s: 10.0 * keys as f64,
             kept: Some(Box::new(Kept {
                 kept_s: 90.0,
                 locks: keys,
                 ..kept
             })),
-            ..Run::default()
+            ..run_of("redis", Workload::Hold, at, 1, 0.1)
         }
     }
 
@@ -122,7 +103,14 @@ mod tests {
     }
 
     fn said(runs: &[Run]) -> String {
-        said_of(&experiment(), runs, "Cost")
+        let plan = Plan {
+            targets: vec!["redis".to_owned()],
+            workers: Some(List(vec![1])),
+            keys: Some(List(vec![100, 1_000])),
+            keep: Some(Nanos::from_millis(90_000)),
+            ..Plan::of(Workload::Hold)
+        };
+        planned(plan, runs, "Cost")
     }
 
     #[test]

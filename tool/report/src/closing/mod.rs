@@ -136,6 +136,8 @@ static CLAUSES: &[Clause] = &[
         "{best} {verb} {times} times the {per}s/s of {worst}"),
     (CLOSED, "Throughput", Told(contend::rate_of_one), "{value} {per}s/s{with}{share}."),
     (CONTEND, "Throughput", Told(contend::moved), EACH),
+    (CONTEND, "Throughput", Told(contend::round_trips),
+        "Round trips per lock grow {range}: {list}."),
     (CONTEND, "Throughput", Told(contend::striped), EACH),
     (ONE_BY_ONE, "Time", Ordered(ACQUIRE_P99, "the time to acquire (p99)", ["is", "was"]),
         "The p99 time to acquire {verb} {times} times as long with {worst} as with {best}"),

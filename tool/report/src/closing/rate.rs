@@ -30,24 +30,22 @@ pub(super) fn knees(view: &View<'_, '_>) -> Vec<Values> {
     }
     let groups = each_once(points.iter().map(|point| (point.target, point.at.workers)));
     let several = |target: &str| groups.iter().filter(|(t, _)| *t == target).count() > 1;
-    let said = groups
-        .iter()
-        .filter_map(|(target, workers)| {
-            let of_group =
-                |point: &&PointSummary<'_>| point.target == *target && point.at.workers == *workers;
-            let mut rates: Vec<&PointSummary<'_>> = points.iter().filter(of_group).collect();
-            rates.sort_by_key(|point| point.at.rate);
-            let text = sentence(&rates)?;
-            Some((
-                (*target).to_owned(),
-                match workers.filter(|_| several(target)) {
-                    Some(workers) => format!("with {workers} in flight at most: {text}"),
-                    None => text,
-                },
-            ))
-        })
-        .collect();
-    shared(said, super::beside::targets(&view.points).len() > 1)
+    let said = groups.iter().filter_map(|(target, workers)| {
+        let of_group =
+            |point: &&PointSummary<'_>| point.target == *target && point.at.workers == *workers;
+        let mut rates: Vec<&PointSummary<'_>> = points.iter().filter(of_group).collect();
+        rates.sort_by_key(|point| point.at.rate);
+        let text = sentence(&rates)?;
+        let text = match workers.filter(|_| several(target)) {
+            Some(workers) => format!("with {workers} in flight at most: {text}"),
+            None => text,
+        };
+        Some(((*target).to_owned(), text))
+    });
+    shared(
+        said.collect(),
+        super::beside::targets(&view.points).len() > 1,
+    )
 }
 
 /// The highest rate that holds, as the number of its point. INVALID points do not hold.
@@ -134,22 +132,14 @@ fn span(response: Response) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::closing::tests::said as said_of;
+    use crate::closing::tests::planned;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Experiment, Run};
-    use jostle_stats::fixtures;
+    use jostle_model::record::Run;
     use jostle_stats::fixtures::Rated;
-
-    fn experiment() -> Experiment {
-        let mut experiment = fixtures::experiment();
-        experiment.plan = Plan::of(Workload::Rate);
-        experiment
-    }
 
     fn said(runs: &[Rated]) -> String {
         let points: Vec<Run> = runs.iter().map(|run| run.run()).collect();
-        let experiment = experiment();
-        said_of(&experiment, &points, "Knee")
+        planned(Plan::of(Workload::Rate), &points, "Knee")
     }
 
     #[test]

@@ -14,19 +14,14 @@ use jostle_stats::summary::PointSummary;
 const SLOW: f64 = 3.0;
 
 fn summaries(points: &[&PointSummary<'_>]) -> Vec<Summary> {
-    points
-        .iter()
-        .filter_map(|point| Summary::of(point))
-        .collect()
+    let points = points.iter();
+    points.filter_map(|point| Summary::of(point)).collect()
 }
 
 /// `owner killed, owner paused or network cut`, of those for which it holds.
 fn faults(all: &[Summary], of: impl Fn(&Summary) -> bool) -> String {
-    let named = all
-        .iter()
-        .filter(|one| of(one))
-        .map(|one| struck(one.fault));
-    let named: Vec<String> = named.collect();
+    let named = all.iter().filter(|one| of(one));
+    let named: Vec<String> = named.map(|one| struck(one.fault)).collect();
     match &named[..] {
         [] => String::new(),
         [one] => one.clone(),
@@ -212,26 +207,21 @@ pub(super) fn errors(view: &View<'_, '_>) -> Vec<Values> {
 
 #[cfg(test)]
 mod tests {
-    use crate::closing::lines;
+    use crate::closing::tests::line;
     use crate::made;
-    use jostle_stats::summary::summarize;
 
     #[test]
     fn the_worst_case_and_the_faults_without_a_grant_are_told() {
         let set = made::recovered();
-        let said = lines(&set, &summarize(&set.experiment, &set.runs));
-        let of = |question: &str| {
-            let line = said.iter().find(|line| line.question == question);
-            line.map_or_else(String::new, |line| line.text())
-        };
-        assert!(
-            of("Next grant").contains("Worst case: flock 240 us (owner killed), redis ")
-                && of("Next grant")
-                    .contains("flock: the owner kept the lock and released it (owner paused)."),
-            "{said:?}"
-        );
+        let said = line(&set, "Next grant");
+        for part in [
+            "Worst case: flock 240 us (owner killed), redis ",
+            "flock: the owner kept the lock and released it (owner paused).",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
         assert_eq!(
-            of("Two owners"),
+            line(&set, "Two owners"),
             "There were two owners for up to: redis 600 us. redis: every time the old owner learned it \
              from its release."
         );

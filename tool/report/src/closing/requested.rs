@@ -36,11 +36,9 @@ fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
 fn what_it_takes(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     let requests = point.requests.as_ref()?;
     let service = point.median(figures::SERVICE)?;
-    let phases: Vec<String> = requests
-        .phases_ns
-        .iter()
-        .map(|(name, ns)| format!("{name} {}", time(ns.median)))
-        .collect();
+    let phases = requests.phases_ns.iter();
+    let phases = phases.map(|(name, ns)| format!("{name} {}", time(ns.median)));
+    let phases: Vec<String> = phases.collect();
     let parts = match phases.len() {
         0 | 1 => String::new(),
         _ => format!(": {}", phases.join(", ")),

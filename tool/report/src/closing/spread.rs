@@ -11,11 +11,8 @@ use jostle_stats::summary::PointSummary;
 pub(super) fn limit(view: &View<'_, '_>) -> Vec<Values> {
     let targets = targets(&view.points);
     let said = targets.iter().flat_map(|target| {
-        let of_target = view
-            .points
-            .iter()
-            .copied()
-            .filter(|point| point.target == *target);
+        let of_target = view.points.iter().copied();
+        let of_target = of_target.filter(|point| point.target == *target);
         let said = sentences(&of_target.collect::<Vec<_>>()).into_iter();
         said.map(|text| (short(target), text))
     });
@@ -94,11 +91,8 @@ fn server_limited(points: &[&PointSummary<'_>]) -> Option<String> {
 
 /// `3 and 6 generators`.
 fn generators(points: &[&PointSummary<'_>]) -> String {
-    let counts: Vec<String> = points
-        .iter()
-        .filter_map(|point| point.at.generators)
-        .map(|k| k.to_string())
-        .collect();
+    let counts = points.iter().filter_map(|point| point.at.generators);
+    let counts: Vec<String> = counts.map(|k| k.to_string()).collect();
     match counts.split_last() {
         Some((last, [])) if last == "1" => "1 generator".to_owned(),
         Some((last, [])) => format!("{last} generators"),

@@ -30,6 +30,13 @@ pub(crate) fn said(experiment: &Experiment, runs: &[Run], question: &str) -> Str
     line(&set, question)
 }
 
+/// That of runs under this plan, and the experiment of the fixtures otherwise.
+pub(crate) fn planned(plan: Plan, runs: &[Run], question: &str) -> String {
+    let mut experiment = experiment();
+    experiment.plan = plan;
+    said(&experiment, runs, question)
+}
+
 fn beside(runs: u32, throughput: f64, hold: bool) -> ResultSet {
     let made = made(runs)
         .with("flock", 500.0, 40.0, &queue(10, 472))
@@ -77,8 +84,8 @@ fn few_runs_give_a_look_with_its_chance() {
     assert!(
         said.starts_with("sysv did 2.0 times the locks/s of flock with 100 workers (")
             && said.contains(
-                "; 3 runs: an impression; chance alone parts two equal targets, by any factor, in 10 of \
-                 100 cases)."
+                "; 3 runs: an impression; if both were equal, their runs would lie apart in 10 of 100 \
+                 cases)."
             ),
         "{said}"
     );
@@ -94,12 +101,9 @@ fn few_runs_give_a_look_with_its_chance() {
 
 #[test]
 fn nothing_is_compared_with_an_invalid_point() {
-    let mut made = made(6).with("flock", 1000.0, 40.0, &queue(100, 47)).with(
-        "sysv",
-        1310.0,
-        40.0,
-        &queue(100, 47),
-    );
+    let turns = queue(100, 47);
+    let made = made(6).with("flock", 1000.0, 40.0, &turns);
+    let mut made = made.with("sysv", 1310.0, 40.0, &turns);
     for run in &mut made.runs {
         run.around.machine.stolen_ticks = 100;
     }
@@ -114,15 +118,9 @@ fn nothing_is_compared_with_an_invalid_point() {
 fn a_reason_is_told_once() {
     let set = beside(3, 1100.0, false);
     let points = summarize(&set.experiment, &set.runs);
-    let all: Vec<String> = lines(&set, &points)
-        .into_iter()
-        .map(|line| line.text())
-        .collect();
-    assert_eq!(
-        all.concat().matches("a test takes 6 runs").count(),
-        1,
-        "{all:?}"
-    );
+    let all = lines(&set, &points).into_iter().map(|line| line.text());
+    let all: String = all.collect();
+    assert_eq!(all.matches("a test takes 6 runs").count(), 1, "{all}");
 }
 
 #[test]

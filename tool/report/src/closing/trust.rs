@@ -26,10 +26,8 @@ pub(super) fn checked(view: &View<'_, '_>) -> Vec<Values> {
 pub(super) fn trust(view: &View<'_, '_>) -> Vec<Values> {
     let all = view.all.len();
     let of = |is: Status| {
-        view.all
-            .iter()
-            .filter(|point| point.verdict.is == is)
-            .count()
+        let points = view.all.iter();
+        points.filter(|point| point.verdict.is == is).count()
     };
     let statuses = [Status::Valid, Status::Suspect, Status::Invalid];
     let counted_of = statuses.map(|is| (of(is), is)).into_iter();
@@ -54,7 +52,7 @@ pub(super) fn trust(view: &View<'_, '_>) -> Vec<Values> {
     if let Some((least, most)) = ends.zip(shares.iter().copied().reduce(f64::max)) {
         let [least, most] = [least, most].map(|share| format!("{:.0}", 100.0 * share));
         parts.push(format!(
-            "rates are from the {} % of the time in which no other program ran",
+            "rates use only the time in which no other program ran ({} % of it)",
             range(least, &most)
         ));
     }

@@ -35,10 +35,8 @@ pub(super) fn promise(view: &View<'_, '_>) -> Vec<Values> {
         let mut said = match found.violations() {
             0 => format!("no violation in {ran}: {tried}"),
             _ => {
-                let kinds = Violation::ALL
-                    .into_iter()
-                    .map(|kind| (found.of(kind), kind));
-                let kinds = kinds.filter(|(count, _)| *count > 0);
+                let kinds = Violation::ALL.map(|kind| (found.of(kind), kind));
+                let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
                 let kinds: Vec<String> = kinds.map(|(count, kind)| kind.counted(count)).collect();
                 let first = found.excerpt.as_ref().map_or_else(String::new, |excerpt| {
                     format!(", the first at {} s", at(excerpt.from_ns))
@@ -60,10 +58,8 @@ pub(super) fn promise(view: &View<'_, '_>) -> Vec<Values> {
 }
 
 fn seeds(view: &View<'_, '_>, point: &PointSummary<'_>) -> String {
-    let runs = point
-        .runs
-        .iter()
-        .map(|run| verify::seed(view.plan(), run.run));
+    let runs = point.runs.iter();
+    let runs = runs.map(|run| verify::seed(view.plan(), run.run));
     let ends = runs.clone().min().zip(runs.max());
     let (least, most) = ends.unwrap_or_default();
     let noun = if least == most { "seed" } else { "seeds" };
@@ -109,11 +105,8 @@ pub(super) fn tried(view: &View<'_, '_>) -> Vec<Values> {
             said.push(format!("not {}: {why}", of.join(", ")));
         }
         let known = |fault: &&Fault| !asked.contains(fault) && !found.without.contains_key(fault);
-        let unasked: Vec<&str> = Fault::ALL
-            .iter()
-            .filter(known)
-            .map(|f| f.as_str())
-            .collect();
+        let unasked = Fault::ALL.iter().filter(known);
+        let unasked: Vec<&str> = unasked.map(|fault| fault.as_str()).collect();
         if !unasked.is_empty() {
             said.push(format!("not asked for: {}", unasked.join(", ")));
         }
@@ -172,6 +165,7 @@ pub(super) fn next_grant(view: &View<'_, '_>) -> Vec<Values> {
 
 #[cfg(test)]
 mod tests {
+    use crate::closing::tests::line;
     use crate::closing::{lead, lines};
     use crate::made;
     use jostle_stats::summary::summarize;
@@ -179,37 +173,29 @@ mod tests {
     #[test]
     fn the_certificate_says_what_was_tried_and_what_was_not() {
         let set = made::verified();
-        let points = summarize(&set.experiment, &set.runs);
-        let said = lines(&set, &points);
-        let of = |question: &str| {
-            let line = said.iter().find(|line| line.question == question);
-            line.map_or_else(String::new, |line| line.text())
-        };
-        let promise = of("Promise");
-        assert!(
-            promise.contains(
-                "flock: no violation in 60 s: 48,210 grants, 22 faults of 2 kinds (seed 7)."
+        let table = [
+            (
+                "Promise",
+                "flock: no violation in 60 s: 48,210 grants, 22 faults of 2 kinds (seed 7).",
             ),
-            "{promise}"
-        );
-        assert!(
-            promise.contains(
+            (
+                "Promise",
                 "memcached: the promise is broken: 2 overlaps of entitled owners, the first at \
                  12.345678 s, in 60 s: 30,100 grants, 31 faults of 3 kinds (seed 7); seen again \
-                 in 2 of 3 runs with this seed; 1 undecided."
+                 in 2 of 3 runs with this seed; 1 undecided.",
             ),
-            "{promise}"
-        );
-        let tried = of("Tried");
-        assert!(
-            tried.contains("flock: 22 faults: kill 12 (9 owned), stop 10 (4 owned); not "),
-            "{tried}"
-        );
-        assert!(
-            of("Outside").contains("memcached: 3 overlaps after server-wipe"),
-            "{said:?}"
-        );
-        let lead = lead(&set, &points, &said).unwrap();
+            (
+                "Tried",
+                "flock: 22 faults: kill 12 (9 owned), stop 10 (4 owned); not ",
+            ),
+            ("Outside", "memcached: 3 overlaps after server-wipe"),
+        ];
+        for (question, part) in table {
+            let said = line(&set, question);
+            assert!(said.contains(part), "{said}");
+        }
+        let points = summarize(&set.experiment, &set.runs);
+        let lead = lead(&set, &points, &lines(&set, &points)).unwrap();
         assert!(lead.is_finding && lead.text.starts_with("memcached: the promise is broken"));
     }
 }

@@ -154,15 +154,12 @@ pub fn compare(input: &Input<'_>) -> Result<Comparison, CompareError> {
     }
     // Experiments of one file have one environment.
     comparison.context = each_once(comparison.context);
+    let only = comparison.only.iter().map(|only| format!("; {only}"));
     match comparison.rows.is_empty() {
         true => Err(CompareError::NothingInCommon {
             base: input.base_name.to_owned(),
             new: input.new_name.to_owned(),
-            only: comparison
-                .only
-                .iter()
-                .map(|only| format!("; {only}"))
-                .collect(),
+            only: only.collect(),
         }),
         false => Ok(comparison),
     }

@@ -4,6 +4,7 @@ use jostle_model::List;
 use jostle_model::plan::Fault;
 use jostle_model::record::Anchor;
 use jostle_model::time::{Busy, Nanos};
+use std::slice::from_ref;
 
 /// Nine runs of flock and sysv without hold, each with an anchor; a throughput
 /// of `rate` on a machine whose every act takes `slow` times as long.
@@ -27,17 +28,22 @@ pub(crate) fn set(rate: f64, slow: f64) -> ResultSet {
     made::finished(experiment, points)
 }
 
-fn compared(base: &ResultSet, new: &ResultSet) -> Result<Comparison, CompareError> {
-    compare(&Input {
+/// Two files, compared as is usual.
+pub(crate) fn input<'a>(base: &'a [ResultSet], new: &'a [ResultSet]) -> Input<'a> {
+    Input {
         base_name: "old.jsonl",
-        base: std::slice::from_ref(base),
+        base,
         new_name: "new.jsonl",
-        new: Some(std::slice::from_ref(new)),
+        new: Some(new),
         targets: None,
         within: 0.05,
         all: false,
         strict: false,
-    })
+    }
+}
+
+fn compared(base: &ResultSet, new: &ResultSet) -> Result<Comparison, CompareError> {
+    compare(&input(from_ref(base), from_ref(new)))
 }
 
 fn said(base: &ResultSet, new: &ResultSet) -> Vec<Change> {
@@ -76,15 +82,10 @@ fn where_only_a_part_of_the_machine_moved_nothing_is_decided() {
         anchor.line_ns = anchor.line_ns.map(|ns| 1.15 * ns);
     }
     let found = compared(&base, &new).unwrap();
-    assert_eq!(found.rows[0].1.said, Change::Undecided);
-    assert!(
-        found.rows[0]
-            .1
-            .why
-            .as_ref()
-            .unwrap()
-            .contains("the machine itself changed")
-    );
+    let row = &found.rows[0].1;
+    assert_eq!(row.said, Change::Undecided);
+    let why = row.why.as_deref().unwrap();
+    assert!(why.contains("the machine itself changed"), "{why}");
     assert_eq!(found.exit_code(), 3);
 }
 
@@ -218,13 +219,10 @@ fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
     let sets = [one];
     let mut input = Input {
         base_name: "one.jsonl",
-        base: &sets,
         new_name: "one.jsonl",
         new: None,
         targets: Some(["flock", "sysv"]),
-        within: 0.05,
-        all: false,
-        strict: false,
+        ..input(&sets, &[])
     };
     let found = compare(&input).unwrap();
     assert_eq!(found.rows.len(), 1);
@@ -266,14 +264,8 @@ fn every_figure_has_its_direction() {
         run.times.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
     }
     let found = compare(&Input {
-        base_name: "old.jsonl",
-        base: std::slice::from_ref(&base),
-        new_name: "new.jsonl",
-        new: Some(std::slice::from_ref(&new)),
-        targets: None,
-        within: 0.05,
         all: true,
-        strict: false,
+        ..input(from_ref(&base), from_ref(&new))
     })
     .unwrap();
     let of = |name: &str| {
@@ -291,13 +283,9 @@ fn it_is_printed_in_every_format() {
     new.experiment.environment.kernel = "Linux 7.0".to_owned();
     new.runs[9].exclusion.as_mut().unwrap().violations = 1;
     let found = compared(&set(1000.0, 1.0), &new).unwrap();
-    insta::assert_snapshot!(
-        COMPARE_FORMATS
-            .iter()
-            .map(|(name, _)| format!("{name}\n{}", found.render(name)))
-            .collect::<Vec<_>>()
-            .join("\n")
-    );
+    let texts = COMPARE_FORMATS.iter();
+    let texts = texts.map(|(name, _)| format!("{name}\n{}", found.render(name)));
+    insta::assert_snapshot!(texts.collect::<Vec<_>>().join("\n"));
 }
 
 /// CI went green on two results that were INVALID throughout.

@@ -42,17 +42,12 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
     }
     let (grid, notes) = table(comparison);
     text += &grid.markdown();
-    let notes = notes
-        .iter()
-        .enumerate()
-        .map(|(at, note)| format!("[{}] {note}", at + 1));
+    let notes = notes.iter().zip(1..);
+    let notes = notes.map(|(note, number)| format!("[{number}] {note}"));
     let floor = floor_note(comparison).map(str::to_owned);
-    let below: String = floor
-        .into_iter()
-        .chain(notes)
-        .chain(comparison.only.iter().cloned())
-        .map(|note| item(&note))
-        .collect();
+    let only = comparison.only.iter().cloned();
+    let below = floor.into_iter().chain(notes).chain(only);
+    let below: String = below.map(|note| item(&note)).collect();
     if !below.is_empty() {
         text += &format!("\n{below}");
     }
@@ -178,11 +173,8 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
 /// How many figures got worse or better, stayed the same or are undecided.
 pub(crate) fn closing(comparison: &Comparison) -> String {
     let count = |said: Change| {
-        comparison
-            .rows
-            .iter()
-            .filter(|(_, row)| row.said == said)
-            .count()
+        let rows = comparison.rows.iter();
+        rows.filter(|(_, row)| row.said == said).count()
     };
     let parts = [
         Change::Worse,

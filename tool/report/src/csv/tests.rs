@@ -73,7 +73,7 @@ fn only_columns_that_hold_something_stand_and_none_twice() {
         let held = rows.iter().any(|row| !row[*name].is_empty());
         assert!(held || *name == "checks", "{name}");
     }
-    for set in every() {
+    for set in made::EACH.map(|made| made()) {
         for text in [render(std::slice::from_ref(&set)), tidy(&[set])] {
             let names = header(&text);
             let once: std::collections::BTreeSet<_> = names.iter().collect();
@@ -81,19 +81,6 @@ fn only_columns_that_hold_something_stand_and_none_twice() {
         }
     }
     assert_eq!(render(&[]), "target,workload,verdict,checks\n");
-}
-
-fn every() -> Vec<ResultSet> {
-    vec![
-        made::set(),
-        made::broken(),
-        made::counts_only(),
-        made::connections(),
-        made::exhausted(),
-        made::calls(),
-        made::spread(),
-        made::hosts(),
-    ]
 }
 
 #[test]
@@ -129,11 +116,8 @@ fn a_figure_is_taken_over_the_runs_that_the_table_of_figures_names() {
     point.timed.truncate(1);
     let columns = figures::columns(std::slice::from_ref(&set));
     for (name, runs) in [("free_share", 1), ("blocked_share", point.runs.len())] {
-        let column = columns
-            .iter()
-            .find(|column| column.name("") == name)
-            .unwrap();
-        assert_eq!(column.runs(&point).len(), runs, "{name}");
+        let column = columns.iter().find(|column| column.name("") == name);
+        assert_eq!(column.unwrap().runs(&point).len(), runs, "{name}");
     }
 }
 
@@ -169,12 +153,11 @@ fn the_phases_answers_and_errors_of_requests_have_columns_of_their_names() {
     let (target, at) = (run.target.clone(), run.at);
     set.runs[1].around.errors = [("ETIMEDOUT".to_owned(), 2)].into();
     let rows = rows(&tidy(&[set]));
-    let mut failed = rows
-        .iter()
-        .filter(|row| row["figure"] == "errors_ETIMEDOUT");
-    expect(failed.next().unwrap(), &[("value", "2"), ("unit", "")]);
+    let of = |figure: &'static str| rows.iter().filter(move |row| row["figure"] == figure);
+    let failed = of("errors_ETIMEDOUT").next();
+    expect(failed.unwrap(), &[("value", "2"), ("unit", "")]);
     for (figure, value, unit) in [("phase_tls_mean_ns", "2.5", "ns"), ("answers_200", "7", "")] {
-        let mut found = rows.iter().filter(|row| row["figure"] == figure);
+        let mut found = of(figure);
         let workers = at.workers.unwrap().to_string();
         expect(
             found.next().unwrap(),
@@ -194,12 +177,10 @@ fn the_long_form_has_a_row_for_each_point_run_and_figure() {
     let rows = rows(&tidy(&[made::set()]));
     let of = |row: &&Row| row["figure"] == "throughput_per_s";
     assert_eq!(rows.iter().filter(of).count(), 24);
-    let first = rows
-        .iter()
-        .find(|row| row["figure"] == "throughput_per_s" && row["workers"] == "1000")
-        .unwrap();
+    let mut rates = rows.iter().filter(of);
+    let first = rates.find(|row| row["workers"] == "1000");
     expect(
-        first,
+        first.unwrap(),
         &[
             ("target", "flock"),
             ("run", "1"),
@@ -216,10 +197,8 @@ fn hosts_have_rows_in_the_long_form_and_none_in_the_other() {
     let set = made::hosts();
     let rows = rows(&tidy(std::slice::from_ref(&set)));
     let of_host: Vec<&Row> = rows.iter().filter(|row| !row["host"].is_empty()).collect();
-    let late: Vec<&&Row> = of_host
-        .iter()
-        .filter(|row| row["figure"] == "late_ns")
-        .collect();
+    let late = of_host.iter().filter(|row| row["figure"] == "late_ns");
+    let late: Vec<&&Row> = late.collect();
     assert_eq!(late.len(), 6 * (3 + 6 + 18));
     // The seventh host of the first run with 18.
     let seventh = late

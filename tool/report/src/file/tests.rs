@@ -3,12 +3,7 @@ use crate::made;
 use jostle_model::record::{Resumed, Scheduled};
 
 fn records(set: &ResultSet) -> Vec<Record> {
-    let experiment = Record::Experiment(Box::new(set.experiment.clone()));
-    let runs = set.runs.iter().cloned().map(Box::new).map(Record::Run);
-    let end = set.end.clone().map(Record::End);
-    let fits = set.fits.iter().cloned().map(Box::new).map(Record::Fit);
-    let head = [experiment].into_iter().chain(runs);
-    head.chain(fits).chain(end).collect()
+    set.records().collect()
 }
 
 fn write(path: &Path, sets: &[ResultSet]) {
@@ -88,13 +83,9 @@ fn a_torn_line_in_the_middle_is_named() {
 /// `report /dev/zero` once took all memory.
 #[test]
 fn a_line_that_does_not_end_is_named_with_the_bound() {
-    let first = text_of(&made::recorded())
-        .lines()
-        .next()
-        .unwrap()
-        .to_owned()
-        + "\n";
-    for (head, line) in [("", 1), (first.as_str(), 2)] {
+    let whole = text_of(&made::recorded());
+    let first = whole.split_inclusive('\n').next().unwrap();
+    for (head, line) in [("", 1), (first, 2)] {
         let mut endless = BufReader::new(head.as_bytes().chain(io::repeat(0)));
         assert_eq!(
             read_from(&mut endless, "x.jsonl").unwrap_err().to_string(),

@@ -2,12 +2,12 @@
 //! the plan that makes it again.
 
 use super::conclusion::is_all_invalid;
-use super::labels::{Difference, differences, flat, labels};
+use super::labels::{Difference, differences, labels, where_and_when};
 use super::units::trimmed;
 use crate::ResultSet;
 use crate::command::command;
 use jostle_model::record::OwnCost;
-use jostle_model::serial::{environment_fields, plans_to_toml};
+use jostle_model::serial::plans_to_toml;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,14 +74,7 @@ fn row(name: &str, values: &[Option<String>]) -> Markup {
 
 /// Facts in the order of the record; limits are many, and so folded.
 fn environment(sets: &[&ResultSet], names: &[String]) -> Markup {
-    let facts: Vec<BTreeMap<String, String>> = sets
-        .iter()
-        .map(|set| {
-            let mut facts = flat(environment_fields(&set.experiment.environment));
-            facts.insert("started_at".to_owned(), set.experiment.started_at.clone());
-            facts
-        })
-        .collect();
+    let facts: Vec<BTreeMap<String, String>> = sets.iter().map(|set| where_and_when(set)).collect();
     let known: BTreeSet<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
     let (limits, others): (Vec<&String>, Vec<&String>) = known
         .into_iter()

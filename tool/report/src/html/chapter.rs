@@ -198,24 +198,16 @@ fn shorten(series: &mut [Series<'_>], members: &[&ResultSet]) {
     };
     let short = |at: usize| {
         let own = &series[at];
-        let alike: Vec<usize> = series
-            .iter()
-            .filter(|other| other.index == own.index)
-            .map(|other| other.set)
-            .collect();
+        let alike = series.iter().filter(|other| other.index == own.index);
+        let alike: Vec<usize> = alike.map(|other| other.set).collect();
         let sets: Vec<&ResultSet> = alike.iter().map(|set| members[*set]).collect();
         let labels = labels(&sets);
         let label = alike.iter().zip(labels).find(|(set, _)| **set == own.set);
         let kept = all[at].iter().enumerate();
-        let mut parts: Vec<String> = kept
-            .filter(|(part, _)| differs(*part))
-            .map(|(_, text)| text.clone())
-            .collect();
-        parts.extend(
-            label
-                .map(|(_, label)| label)
-                .filter(|label| !label.is_empty()),
-        );
+        let kept = kept.filter(|(part, _)| differs(*part));
+        let mut parts: Vec<String> = kept.map(|(_, text)| text.clone()).collect();
+        let label = label.map(|(_, label)| label);
+        parts.extend(label.filter(|label| !label.is_empty()));
         match parts.is_empty() {
             true => all[at].join(" · "),
             false => parts.join(" · "),
@@ -262,9 +254,9 @@ fn arrange(series: &mut [Series<'_>], several: bool) {
         series.spots.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
     let spots = series.iter_mut().flat_map(|series| &mut series.spots);
-    spots
-        .enumerate()
-        .for_each(|(number, spot)| spot.number = number);
+    for (number, spot) in spots.enumerate() {
+        spot.number = number;
+    }
 }
 
 /// `flock`, `2 workers`: the target, and what varies beside the axis.
@@ -383,10 +375,8 @@ impl Chapter<'_> {
     /// Letters of the longest label beside a drawing; side by side, series are named
     /// below it.
     pub(super) fn longest_label(&self) -> usize {
-        let letters = self
-            .series
-            .iter()
-            .map(|series| series.short.chars().count());
+        let series = self.series.iter();
+        let letters = series.map(|series| series.short.chars().count());
         letters.max().filter(|_| self.sweeps()).unwrap_or(0)
     }
 
@@ -480,10 +470,8 @@ mod tests {
             ]
         );
         // A target keeps its colour, an experiment its shape and dashes.
-        let styles = found[0]
-            .series
-            .iter()
-            .map(|series| series.style.of_series(0));
+        let series = found[0].series.iter();
+        let styles = series.map(|series| series.style.of_series(0));
         let expected = [(0, 0), (0, 1), (1, 0), (1, 1)];
         assert!(styles.eq(expected.map(|(target, set)| Style::numbered(target, set, set))));
         assert_eq!(labels_of(&found[1]), ["flock"]);

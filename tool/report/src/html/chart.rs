@@ -346,20 +346,14 @@ impl Chart {
         let mut kept = vec![0];
         for end in 2..places.len() {
             let from = kept[kept.len() - 1];
-            let between = from + 1..end;
-            if between
-                .into_iter()
-                .any(|at| !is_between(places[at], places[from], places[end]))
-            {
+            let is_beside = |at: usize| !is_between(places[at], places[from], places[end]);
+            if (from + 1..end).any(is_beside) {
                 kept.push(end - 1);
             }
         }
         kept.push(points.len().saturating_sub(1));
-        let kept: Vec<(f64, f64)> = kept
-            .iter()
-            .filter_map(|at| points.get(*at))
-            .copied()
-            .collect();
+        let kept = kept.iter().filter_map(|at| points.get(*at));
+        let kept: Vec<(f64, f64)> = kept.copied().collect();
         self.line(class, "none", &kept);
     }
 
@@ -494,10 +488,8 @@ impl Chart {
         for row in 0..rows.map_or(0, |last| last + 1) {
             let of_row: Vec<&Tag> = self.tags.iter().filter(|tag| tag.row == row).collect();
             let touch = of_row.windows(2).any(|pair| {
-                let letters = pair
-                    .iter()
-                    .map(|tag| tag.text.chars().count())
-                    .sum::<usize>();
+                let letters = pair.iter().map(|tag| tag.text.chars().count());
+                let letters: usize = letters.sum();
                 let needed = self.room.letter * (letters as f64 / 2.0 + 1.0);
                 let apart = |of: fn(&Both) -> f64| (of(&pair[1].x) - of(&pair[0].x)).abs();
                 apart(|x| x.log).min(apart(|x| x.linear)) < needed

@@ -117,11 +117,8 @@ fn too_few_runs(comparison: &Comparison, sets: &[ResultSet]) -> bool {
     let points = sets.iter().map(|set| summarize(&set.experiment, &set.runs));
     let runs = points.flat_map(|points| points.iter().map(|point| point.runs.len()).min());
     let is_few = runs.min().is_some_and(|runs| runs < of_interval);
-    let mut ratios = comparison
-        .rows
-        .iter()
-        .filter_map(|(_, row)| row.ratio)
-        .peekable();
+    let ratios = comparison.rows.iter().filter_map(|(_, row)| row.ratio);
+    let mut ratios = ratios.peekable();
     is_few && ratios.peek().is_some() && ratios.all(|ratio| !ratio.interval)
 }
 
@@ -147,7 +144,9 @@ fn rows(comparison: &Comparison) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{Input, compare};
+    use crate::compare::compare;
+    use crate::compare::tests::input;
+    use crate::html::tests::between;
     use crate::made;
 
     fn page(factor: f64) -> String {
@@ -159,17 +158,8 @@ mod tests {
     }
 
     fn page_of(base: [ResultSet; 1], new: [ResultSet; 1]) -> String {
-        let input = Input {
-            base_name: "old.jsonl",
-            base: &base,
-            new_name: "new.jsonl",
-            new: Some(&new),
-            targets: None,
-            within: 0.05,
-            all: false,
-            strict: false,
-        };
-        compared(&compare(&input).unwrap(), &base, Some(&new))
+        let found = compare(&input(&base, &new)).unwrap();
+        compared(&found, &base, Some(&new))
     }
 
     #[test]
@@ -199,8 +189,7 @@ mod tests {
         let set = |per_s: f64| [crate::compare::tests::set(per_s, 1.0)];
         let titled = |new: f64| {
             let page = page_of(set(1000.0), set(new));
-            let title = page.split("<h1>").nth(1).unwrap();
-            title.split("</h1>").next().unwrap().to_owned()
+            between(&page, "<h1>", "</h1>").to_owned()
         };
         let slower = titled(500.0);
         assert!(slower.contains("got worse: 0.50 times the"), "{slower}");

@@ -53,10 +53,8 @@ pub(super) fn finding(sets: &[ResultSet], pages: &[Page]) -> Option<String> {
         let worst = points
             .iter()
             .max_by(|one, other| beside(one).total_cmp(&beside(other)));
-        let why = worst
-            .filter(|_| is_all_invalid(set))?
-            .verdict
-            .why_invalid()?;
+        let worst = worst.filter(|_| is_all_invalid(set))?;
+        let why = worst.verdict.why_invalid()?;
         Some(format!("{}: {}", why.is, why.text))
     })
 }
@@ -156,11 +154,8 @@ pub(super) fn worst(sets: &[ResultSet]) -> Option<(Status, usize, usize)> {
         .flat_map(|set| summarize(&set.experiment, &set.runs));
     let all: Vec<Status> = points.map(|point| point.verdict.is).collect();
     let worst = *all.iter().max()?;
-    Some((
-        worst,
-        all.iter().filter(|is| **is == worst).count(),
-        all.len(),
-    ))
+    let of = all.iter().filter(|is| **is == worst).count();
+    Some((worst, of, all.len()))
 }
 
 fn verdict(set: &ResultSet) -> Markup {

@@ -311,10 +311,8 @@ fn beside(chapter: &Chapter<'_>, series: &Series<'_>) -> f64 {
 /// Doubts about the figures of a point.
 pub(super) fn doubts(spot: &Spot<'_>) -> String {
     let reasons = spot.point.verdict.reasons.iter();
-    let reasons: Vec<String> = reasons
-        .map(|reason| format!("{}: {}", reason.is, reason.text))
-        .collect();
-    reasons.join("\n")
+    let reasons = reasons.map(|reason| format!("{}: {}", reason.is, reason.text));
+    reasons.collect::<Vec<_>>().join("\n")
 }
 
 /// The mark of a point, which tells its row.

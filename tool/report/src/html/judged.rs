@@ -213,11 +213,8 @@ fn unread(watched: &Watched) -> Vec<Line> {
 
 /// None where all lines are empty.
 fn figure(watched: &Watched, title: &str, unit: Unit, lines: &[Line]) -> Option<Drawing> {
-    let all: Vec<f64> = lines
-        .iter()
-        .flat_map(|(_, values)| values)
-        .copied()
-        .collect();
+    let all = lines.iter().flat_map(|(_, values)| values);
+    let all: Vec<f64> = all.copied().collect();
     if all.iter().all(|value| *value <= 0.0) {
         return None;
     }

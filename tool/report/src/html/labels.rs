@@ -4,7 +4,7 @@
 use crate::ResultSet;
 use jostle_model::serial::{Value, environment_fields, plan_fields};
 use serde_json::Map;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts that differ between two starts on the same machine, and so are no difference.
 const NOISE: [&str; 3] = ["memory_available_bytes", "steal_share_since_boot", "seed"];
@@ -116,13 +116,15 @@ fn of_differences(sets: &[&ResultSet]) -> Vec<String> {
     }
     let mut kinds = 1;
     for difference in differences(sets) {
-        let longer: Vec<String> = (0..sets.len())
-            .map(|at| match labels[at].as_str() {
+        let longer = labels
+            .iter()
+            .enumerate()
+            .map(|(at, so_far)| match so_far.as_str() {
                 "" => difference.words(at),
                 so_far => format!("{so_far}, {}", difference.words(at)),
-            })
-            .collect();
-        let told_apart = distinct(&longer);
+            });
+        let longer: Vec<String> = longer.collect();
+        let told_apart = longer.iter().collect::<BTreeSet<_>>().len();
         if told_apart > kinds {
             (labels, kinds) = (longer, told_apart);
         }
@@ -136,13 +138,6 @@ fn of_differences(sets: &[&ResultSet]) -> Vec<String> {
         .collect()
 }
 
-fn distinct(labels: &[String]) -> usize {
-    labels
-        .iter()
-        .collect::<std::collections::BTreeSet<_>>()
-        .len()
-}
-
 fn rank(name: &str) -> usize {
     let head = name.split('.').next().unwrap_or(name);
     let among = |list: &[&str]| list.iter().position(|known| *known == head);
@@ -153,15 +148,21 @@ fn rank(name: &str) -> usize {
 }
 
 fn facts(set: &ResultSet) -> BTreeMap<String, String> {
-    let mut facts = flat(environment_fields(&set.experiment.environment));
+    let mut facts = where_and_when(set);
     facts.extend(flat(plan_fields(&set.experiment.plan)));
-    facts.insert("started_at".to_owned(), set.experiment.started_at.clone());
     facts.retain(|name, _| !NOISE.contains(&name.as_str()));
     facts
 }
 
+/// The environment of an experiment, and when it began.
+pub(super) fn where_and_when(set: &ResultSet) -> BTreeMap<String, String> {
+    let mut facts = flat(environment_fields(&set.experiment.environment));
+    facts.insert("started_at".to_owned(), set.experiment.started_at.clone());
+    facts
+}
+
 /// A record as path to text, `file_systems.flock` to `tmpfs`.
-pub(super) fn flat(record: Map<String, Value>) -> BTreeMap<String, String> {
+fn flat(record: Map<String, Value>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     collect("", &Value::Object(record), &mut found);
     found

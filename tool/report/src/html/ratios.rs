@@ -151,17 +151,14 @@ fn draw(rows: &[&Compared], within: f64, title: &str) -> Markup {
     let foot = TOP + ROW * rows.len() as f64;
     let height = foot + FOOT;
     let band = (across.at(1.0 / (1.0 + within)), across.at(1.0 + within));
-    let one_target = rows
-        .iter()
-        .all(|row| row.base_target == rows[0].base_target);
-    let one_figure = rows
-        .iter()
-        .all(|row| row.figure.name == rows[0].figure.name);
+    let first = rows[0];
+    let one_target = rows.iter().all(|row| row.base_target == first.base_target);
+    let one_figure = rows.iter().all(|row| row.figure.name == first.figure.name);
     html! {
         svg.chart.large viewBox=(format!("0 0 {} {height}", LARGE.0)) width=(LARGE.0) height=(height)
             role="img" tabindex="0" aria-label=(format!("ratios of {title}")) {
             text.unit x="0" y="17" {
-                @if one_figure { (rows[0].figure.compared) ", " } "new / base"
+                @if one_figure { (first.figure.compared) ", " } "new / base"
             }
             path.same d=(format!("M{:.1} {TOP}H{:.1}V{foot}H{:.1}Z", band.0, band.1, band.0)) {}
             @for tick in across.ticks() {

@@ -301,14 +301,7 @@ fn rounded([low, high]: [f64; 2]) -> [f64; 2] {
             .find(|d| d * power <= value * (1.0 + 1e-9));
         digit.unwrap_or(1.0) * power
     };
-    let up = |value: f64| {
-        let power = 10f64.powf((value.log10() + 1e-9).floor());
-        let digit = [1.0, 2.0, 5.0, 10.0]
-            .into_iter()
-            .find(|d| d * power >= value * (1.0 - 1e-9));
-        digit.unwrap_or(10.0) * power
-    };
-    [down(low), up(high)]
+    [down(low), nice(high)]
 }
 
 fn linear_step(unit: Unit, values: &[f64], pixels: [f64; 2]) -> f64 {

@@ -95,9 +95,11 @@ impl Path {
         self.across.push(at);
     }
 
-    /// Back to where it began.
+    /// Back to where it began; nothing without vertices, where browsers would report an error.
     pub(super) fn close(&mut self) {
-        self.shown.push('Z');
+        if !self.shown.is_empty() {
+            self.shown.push('Z');
+        }
     }
 
     /// The element; places that the other scale has too are not repeated. Without `across`

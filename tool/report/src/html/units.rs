@@ -1,7 +1,8 @@
 //! How values stand on an axis, in a hover text and in a table of data: with
 //! their unit, everywhere.
 
-use crate::format::significant;
+pub(super) use crate::format::trimmed;
+
 use jostle_stats::figures::Figure;
 
 /// The unit of a value.
@@ -90,15 +91,6 @@ impl Unit {
             Unit::Share => format!("{} %", trimmed(100.0 * value, 6)),
             _ => trimmed(value, 6),
         }
-    }
-}
-
-/// So many significant digits at most, whole numbers never cut, no idle zeros.
-pub(super) fn trimmed(value: f64, digits: usize) -> String {
-    let text = significant(value, digits);
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
     }
 }
 

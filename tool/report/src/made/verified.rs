@@ -1,10 +1,10 @@
 //! Results of `verify`.
 
-use super::{experiment, finished};
+use super::{experiment, finished, run_of};
 use crate::ResultSet;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Excerpt, ExcerptLine, FaultSeen, Promise, Run, Verified, Violation, Window,
+    At, Excerpt, ExcerptLine, FaultSeen, Promise, Run, Verified, Violation,
 };
 use jostle_model::{List, Nanos, Plan};
 
@@ -100,19 +100,10 @@ pub(crate) fn verified() -> ResultSet {
         ..plain
     };
     let run = |target: &str, verified: Verified| Run {
-        target: target.to_owned(),
-        workload: "verify".to_owned(),
-        run: 1,
-        block: 1,
-        window: Window {
-            window_s: 60.0,
-            ..Window::default()
-        },
         operations: verified.grants,
         throughput_per_s: verified.grants as f64 / 60.0,
-        placement: "none".to_owned(),
         verified: Some(Box::new(verified)),
-        ..Run::default()
+        ..run_of(target, Workload::Verify, At::default(), 1, 60.0)
     };
     let mut experiment = experiment();
     experiment.environment.file_systems.clear();

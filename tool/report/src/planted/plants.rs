@@ -24,13 +24,6 @@ pub(super) fn contend() -> Plan {
     }
 }
 
-pub(super) fn with_workers(workers: u64) -> Plan {
-    Plan {
-        workers: Some(List(vec![workers])),
-        ..contend()
-    }
-}
-
 /// Attempts end after a second.
 pub(super) fn impatient() -> Plan {
     Plan {
@@ -40,21 +33,18 @@ pub(super) fn impatient() -> Plan {
 }
 
 pub(super) fn alone() -> Plan {
-    with_workers(1)
+    Plan {
+        workers: Some(List(vec![1])),
+        ..contend()
+    }
 }
 
 /// One that does not sleep.
 pub(super) fn awake() -> Plan {
     Plan {
-        hold: None,
-        idle: None,
-        ..alone()
+        workers: Some(List(vec![1])),
+        ..short()
     }
-}
-
-/// As many workers as leave a CPU to the server.
-pub(super) fn one_each() -> Plan {
-    alone()
 }
 
 /// Without hold and idle.

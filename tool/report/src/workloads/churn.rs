@@ -2,6 +2,7 @@
 
 use super::{Row, SERVER_CPU, THROUGHPUT};
 use crate::ResultSet;
+use crate::closing::connect::time as in_us;
 use crate::closing::{Values, View, each};
 use crate::columns::{
     Column, HALF_INTERVAL, TARGET, UNDISTURBED, WORKERS_AND_NAMES, always, cpu, figure, micros,
@@ -173,20 +174,12 @@ fn sentence(fewest: &PointSummary<'_>, most: &PointSummary<'_>) -> Option<String
     Some(text)
 }
 
-/// `3.4 us`, `290 us`, as the table has them.
-fn in_us(ns: f64) -> String {
-    let us = ns / 1e3;
-    match us {
-        ..10.0 => format!("{us:.1} us"),
-        _ => format!("{us:.0} us"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{At, Phase, Times, Waits, Window};
-    use jostle_stats::fixtures;
+    use crate::closing::tests::planned;
+    use crate::made::run_of;
+    use jostle_model::record::{At, Phase, Times, Waits};
 
     /// Three runs, whose sessions take so many microseconds to open and to close beside 15
     /// for the lock.
@@ -198,21 +191,14 @@ mod tests {
             ..Distribution::default()
         };
         let cycle_us = open_us + close_us + 15.0;
-        let run = |block| Run {
-            target: "redis".to_owned(),
-            workload: "churn".to_owned(),
-            at: At {
-                workers: Some(workers),
-                operations: Some(500),
-                ..At::default()
-            },
-            run: block,
-            block,
+        let window_s = 500.0 * cycle_us / 1e6;
+        let at = At {
+            workers: Some(workers),
+            operations: Some(500),
+            ..At::default()
+        };
+        let run = |block: u32| Run {
             operations: 500 * workers,
-            window: Window {
-                window_s: 500.0 * cycle_us / 1e6,
-                ..Window::default()
-            },
             throughput_per_s: workers as f64 * 1e6 / cycle_us,
             acquire_ns: Some(Waits {
                 granted: of(10.0),
@@ -228,15 +214,13 @@ mod tests {
                     span: of(us),
                 })
                 .into(),
-            ..Run::default()
+            ..run_of("redis", Workload::Churn, at, block, window_s)
         };
         (1..=3).map(run).collect()
     }
 
     fn said(runs: &[Run]) -> String {
-        let mut experiment = fixtures::experiment();
-        experiment.plan = Plan::of(Workload::Churn);
-        crate::closing::tests::said(&experiment, runs, "Session")
+        planned(Plan::of(Workload::Churn), runs, "Session")
     }
 
     #[test]

@@ -121,7 +121,8 @@ fn finding(run: &Run) -> Option<(Found, String)> {
         "timers or performance counters interrupted a CPU {per_s:.0} times a second beyond its \
          tick {place}; the accounts book that to our own threads"
     );
-    (per_s > MOST_PER_S).then(|| (suspect(per_s, MOST_PER_S), text))
+    let is_many = per_s > MOST_PER_S && per_s.is_finite();
+    is_many.then(|| (suspect(per_s, MOST_PER_S), text))
 }
 
 /// The share of the CPUs that ours may not use for which others ran there; None where ours may use

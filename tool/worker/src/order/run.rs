@@ -131,6 +131,11 @@ impl RunOrder {
         !self.workload.has_window()
     }
 
+    /// Whether the plan limits the CPU time of each generator.
+    pub fn limits_generators(&self) -> bool {
+        matches!(&self.workload, WorkloadOrder::Spread(spread) if spread.generator_cpu.is_some())
+    }
+
     /// The workers that stand for the threads of all: each its own, or the first
     /// of each generator thread.
     pub fn threads(&self) -> Vec<usize> {

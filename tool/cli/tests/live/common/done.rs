@@ -2,7 +2,7 @@
 
 use super::left::{self, Before};
 use super::processes::{self, Process};
-use super::{Place, runs};
+use super::{Place, flat, runs};
 use jostle_model::record::Run;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -53,8 +53,7 @@ impl Done {
     /// point is INVALID for it.
     pub(crate) fn is_disturbed(&self) -> bool {
         // However the lines are broken.
-        let words: Vec<&str> = self.stdout.split_whitespace().collect();
-        self.code() == 3 && words.join(" ").contains(DISTURBED)
+        self.code() == 3 && flat(&self.stdout).contains(DISTURBED)
     }
 
     /// With this exit code. Other programs and the hypervisor may make a point of any
@@ -107,9 +106,8 @@ impl Done {
     /// On stdout, wherever its lines are broken.
     #[track_caller]
     pub(crate) fn prints(self, text: &str) -> Done {
-        let words: Vec<&str> = self.stdout.split_whitespace().collect();
         assert!(
-            self.stdout.contains(text) || words.join(" ").contains(text),
+            self.stdout.contains(text) || flat(&self.stdout).contains(text),
             "stdout has no {text:?}: {}",
             self.transcript()
         );

@@ -24,6 +24,17 @@ impl Loops {
         Loops(processes)
     }
 
+    /// A server in Python, and what it prints first.
+    pub(crate) fn python(script: &str, words: &[&str]) -> (Loops, String) {
+        super::must_have("python3", "python3");
+        let mut command = Command::new("python3");
+        command.args(["-c", script]).args(words);
+        let quiet = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = quiet.spawn().unwrap();
+        let line = super::first_line(&mut server);
+        (Loops(vec![server]), line)
+    }
+
     fn after(before: &str, name: &str, most_s: u32) -> Loops {
         let up = std::fs::read_to_string("/proc/uptime").unwrap();
         let up: u32 = up.split('.').next().unwrap().parse().unwrap();

@@ -15,6 +15,7 @@ pub(crate) mod liar;
 pub(crate) mod loops;
 pub(crate) mod processes;
 mod running;
+pub(crate) mod servers;
 pub(crate) mod small_disk;
 pub(crate) mod web;
 
@@ -23,13 +24,15 @@ pub(crate) use jostle_testbed::turns::{alone, beside, each_at_once};
 pub(crate) use processes::{Process, Signal};
 pub(crate) use running::Running;
 
+use jostle_model::judged::Watched;
 use jostle_model::record::{Reason, Record, Run};
 use left::Before;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -78,6 +81,40 @@ pub(crate) fn python_by_name(path: &Path) {
         .unwrap();
     let python = String::from_utf8(python.stdout).unwrap();
     std::os::unix::fs::symlink(python, path).unwrap();
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `$PATH`, with this jostle before all other programs.
+pub(crate) fn path_with_jostle() -> String {
+    let binary = Path::new(env!("CARGO_BIN_EXE_jostle")).parent().unwrap();
+    format!("{}:{}", binary.display(), std::env::var("PATH").unwrap())
+}
+
+/// A text in one line, with one space between its words.
+pub(crate) fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The rows of a table in text: a line each, with `=>` between its cells.
+pub(crate) fn rows<const N: usize>(table: &str) -> Vec<[&str; N]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    let rows = lines.map(|line| {
+        let cells: Vec<&str> = line.split("=>").map(str::trim).collect();
+        <[&str; N]>::try_from(cells).unwrap_or_else(|cells| panic!("{N} cells: {cells:?}"))
+    });
+    rows.collect()
+}
+
+/// The first line that a child prints.
+pub(crate) fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let stdout = child.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    line.trim().to_owned()
 }
 
 /// A network of its own, in which a shell first does this.
@@ -279,6 +316,11 @@ pub(crate) fn jostle(line: &str) -> Jostle {
     Place::new().jostle(line)
 }
 
+/// One run of this command line, printed as records.
+pub(crate) fn as_json(line: &str) -> Jostle {
+    jostle(&format!("{line} --runs 1 --format json"))
+}
+
 /// A run that has not been started.
 pub(crate) struct Jostle {
     place: Place,
@@ -399,6 +441,15 @@ fn runs(lines: &str) -> Vec<Run> {
         Err(error) => panic!("{error} in {line}"),
     };
     lines.lines().filter_map(record).collect()
+}
+
+/// The first record of a result of `judge`.
+#[track_caller]
+pub(crate) fn watched(lines: &str) -> Watched {
+    match lines.lines().next().map(serde_json::from_str) {
+        Some(Ok(Record::Judged(watched))) => *watched,
+        other => panic!("{other:?}: {lines}"),
+    }
 }
 
 /// The reason that a check gave, if it spoke.

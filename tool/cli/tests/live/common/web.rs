@@ -1,9 +1,8 @@
 //! Python's web server (`tests/server.py`), which logs the connection and the path of
 //! each request.
 
-use super::{Done, Place, must_have};
+use super::{Done, Place, first_line, must_have};
 use jostle_model::record::Run;
-use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Python's web server, in a place of its own.
@@ -27,12 +26,9 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut port = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut port).unwrap();
         Server {
             place,
-            port: port.trim().parse().unwrap(),
+            port: first_line(&mut child).parse().unwrap(),
             stop: child.stdin.take(),
             child,
         }

@@ -25,7 +25,6 @@ fn a_generator_under_a_quota_is_the_limit_and_a_server_under_one_is_not_its_faul
             && done.code() == 0;
         found.then_some(())
     });
-    drop(redis);
 }
 
 #[test]
@@ -94,22 +93,11 @@ fn pairs_show_that_more_connections_do_more_work() {
         \x20   while time.time() < end:\n\
         \x20       f.write(b'?' * 100 + b'\\n'); f.flush(); f.read(2000)\n\
         for t in [threading.Thread(target=one) for _ in range(int(sys.argv[2]))]: t.start()";
-    must_have("python3", "python3");
     let place = Place::new();
     std::fs::write(place.file("client.py"), client).unwrap();
-    let mut server = Command::new("python3")
-        .args(["-c", script])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdout = server.stdout.take().unwrap();
-    let server = Loops::new(vec![server]);
-    let mut port = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
-    let line = format!(
-        "judge --double -o pairs.jsonl --overwrite -- python3 client.py {} {{4}}",
-        port.trim()
-    );
+    let (_server, port) = Loops::python(script, &[]);
+    let line =
+        format!("judge --double -o pairs.jsonl --overwrite -- python3 client.py {port} {{4}}");
     in_some_try("twice the work by twice the connections", || {
         let done = place.jostle(&line).run_cleanly();
         let found = done.stderr.contains("limit: generator") && done.code() == 3;
@@ -122,5 +110,4 @@ fn pairs_show_that_more_connections_do_more_work() {
         assert_eq!(doubled.loads, [4, 8]);
         (found && doubled.low > 1.3 && doubled.high < 2.6).then_some(())
     });
-    drop(server);
 }

@@ -104,10 +104,14 @@ impl Stops {
         let quotas = quotas.into_iter().flatten();
         let quotas = quotas.filter_map(|file| cgroup::throttled_ns(&file).map(|ns| (file, ns)));
         let mut workers = Workers {
-            next_ns: run.now() + QUOTAS_NS,
+            next_ns: u64::MAX,
             ..Workers::default()
         };
-        workers.look(children);
+        // Generators whose quota the plan asked for are in groups of ours.
+        if !run.order.limits_generators() {
+            workers.look(children);
+            workers.next_ns = run.now() + QUOTAS_NS;
+        }
         *self.open.borrow_mut() = Some(Open {
             quotas: quotas.collect(),
             next_ns: if pids.is_empty() { u64::MAX } else { 0 },
@@ -155,7 +159,9 @@ impl Stops {
     /// The window has closed.
     pub(super) fn close(&self, children: &Children) {
         if let Some(open) = self.open.borrow_mut().as_mut() {
-            open.workers.look(children);
+            if open.workers.next_ns < u64::MAX {
+                open.workers.look(children);
+            }
             let is_other = |(thread, before): &&(u32, CpuSet)| {
                 cpu::mask_of(*thread).is_some_and(|now| now != *before)
             };

@@ -2,8 +2,15 @@ use super::*;
 use crate::ResultSet;
 use crate::closing::tests::{Says, line, said};
 use jostle_model::List;
-use jostle_stats::fixtures::{self, made, queue};
+use jostle_stats::fixtures::{self, Made, made, queue};
 use jostle_stats::rng::Rng;
+
+/// flock with 10 and with 1,000 workers, at these rates and CPU times.
+fn swept(runs: u32, per_s: [f64; 2], cpu_us: [f64; 2]) -> Made {
+    made(runs)
+        .with("flock", per_s[0], cpu_us[0], &queue(10, 472))
+        .with("flock", per_s[1], cpu_us[1], &queue(1000, 4))
+}
 
 fn lottery(workers: usize, mean: u64, seed: u32) -> Vec<u64> {
     let mut rng = Rng::new(u64::from(seed));
@@ -187,12 +194,7 @@ fn a_queue_and_a_starving_lock_stand_side_by_side() {
 
 #[test]
 fn throughput_that_falls_or_rises_is_quoted_from_the_printed_medians() {
-    let from = |to: f64| {
-        made(6)
-            .with("flock", 1000.0, 40.0, &queue(10, 472))
-            .with("flock", to, 40.0, &queue(1000, 4))
-            .says("Throughput")
-    };
+    let from = |to: f64| swept(6, [1000.0, to], [40.0; 2]).says("Throughput");
     let moved = |to: f64, words: &str| {
         let said = from(to);
         let expected = format!(" From 10 to 1,000 workers it {words}.");
@@ -207,22 +209,12 @@ fn throughput_that_falls_or_rises_is_quoted_from_the_printed_medians() {
 
 #[test]
 fn what_the_blocks_do_not_decide_is_not_told() {
-    let mut noisy = made(6).with("flock", 1000.0, 40.0, &queue(10, 472)).with(
-        "flock",
-        1000.0,
-        40.0,
-        &queue(1000, 4),
-    );
+    let mut noisy = swept(6, [1000.0; 2], [40.0; 2]);
     for run in &mut noisy.runs[6..] {
         run.throughput_per_s *= if run.block % 2 == 0 { 0.8 } else { 1.2 };
     }
     assert!(!noisy.says("Throughput").contains("From 10"));
-    let one = made(1).with("flock", 1000.0, 40.0, &queue(10, 472)).with(
-        "flock",
-        560.0,
-        40.0,
-        &queue(1000, 4),
-    );
+    let one = swept(1, [1000.0, 560.0], [40.0; 2]);
     assert!(!one.says("Throughput").contains("From 10"));
     assert!(
         one.says("Fairness")
@@ -239,7 +231,7 @@ fn each_way_of_serving_has_its_words() {
             (0..100).map(|i| 494 + i % 13).collect(),
             "494 to 506 (evenly)",
         ),
-        (lottery(100, 50, 3), " (varied as by lot)"),
+        (lottery(100, 50, 3), " (varied as if by lot)"),
         (
             (0..100).map(|i| if i < 50 { 20 } else { 80 }).collect(),
             "20 to 80 (some had far more than others)",
@@ -310,12 +302,7 @@ fn chance_that_the_plan_put_in_is_not_the_lock_s() {
 
 #[test]
 fn cpu_that_does_not_double_does_not_grow() {
-    let grown = |cpu_us| {
-        made(6)
-            .with("flock", 943.0, 40.0, &queue(10, 472))
-            .with("flock", 945.0, cpu_us, &queue(1000, 4))
-            .says("CPU")
-    };
+    let grown = |cpu_us| swept(6, [943.0, 945.0], [40.0, cpu_us]).says("CPU");
     assert!(!grown(79.0).contains("grows"));
     assert!(grown(81.0).contains("CPU per lock grows by a factor of 2.0"));
     assert!(grown(400.0).contains("CPU per lock grows by a factor of 10"));
@@ -323,12 +310,7 @@ fn cpu_that_does_not_double_does_not_grow() {
 
 #[test]
 fn cpu_that_doubles_in_some_runs_only_does_not_grow() {
-    let mut made = made(6).with("flock", 943.0, 40.0, &queue(10, 472)).with(
-        "flock",
-        945.0,
-        100.0,
-        &queue(1000, 4),
-    );
+    let mut made = swept(6, [943.0, 945.0], [40.0, 100.0]);
     assert!(
         made.says("CPU")
             .contains("CPU per lock grows by a factor of 2.5")
@@ -339,12 +321,7 @@ fn cpu_that_doubles_in_some_runs_only_does_not_grow() {
 
 #[test]
 fn a_lock_that_does_not_exclude_is_told_first_and_its_figures_are_not() {
-    let mut made = made(6).with("flock", 943.0, 40.0, &queue(10, 472)).with(
-        "flock",
-        945.0,
-        40.0,
-        &queue(1000, 4),
-    );
+    let mut made = swept(6, [943.0, 945.0], [40.0; 2]);
     made.runs[9].exclusion.as_mut().unwrap().violations = 3;
     assert_eq!(
         made.says("Safety"),

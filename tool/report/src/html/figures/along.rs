@@ -102,20 +102,15 @@ pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Drawing> {
 }
 
 fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Drawing> {
-    let all: Vec<(&Series<'_>, Vec<RunCurve<'_, '_>>)> = chapter
-        .series
-        .iter()
-        .map(|series| (series, courses(track, series)))
-        .filter(|(_, courses)| !courses.is_empty())
-        .collect();
+    let all = chapter.series.iter();
+    let all = all.map(|series| (series, courses(track, series)));
+    let all: Vec<OfSeries<'_, '_>> = all.filter(|(_, courses)| !courses.is_empty()).collect();
     if all.is_empty() {
         return None;
     }
     let unit = (track.unit)(chapter);
-    let steady = all
-        .iter()
-        .flat_map(|(_, courses)| courses)
-        .all(RunCurve::is_steady);
+    let mut each = all.iter().flat_map(|(_, courses)| courses);
+    let steady = each.all(RunCurve::is_steady);
     let series: Vec<&Series<'_>> = all.iter().map(|(series, _)| *series).collect();
     let charts = match steady {
         true => Vec::new(),
@@ -137,12 +132,8 @@ fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Drawing> {
 fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<RunCurve<'s, 'a>> {
     let course = |spot: &'s Spot<'a>| {
         let slices = |run: &[Slice]| -> Vec<Option<f64>> { run.iter().map(track.of).collect() };
-        let runs: Vec<Vec<Option<f64>>> = spot
-            .point
-            .timed
-            .iter()
-            .map(|run| slices(&run.series))
-            .collect();
+        let timed = spot.point.timed.iter();
+        let runs: Vec<Vec<Option<f64>>> = timed.map(|run| slices(&run.series)).collect();
         let count = runs.iter().map(Vec::len).max()?;
         let over_runs = |slice: usize| {
             let known: Vec<f64> = runs.iter().filter_map(|run| *run.get(slice)?).collect();

@@ -91,13 +91,9 @@ fn spreads(chapter: &Chapter<'_>, subject: Subject) -> Vec<Spread> {
 
 /// Of each run.
 fn of_runs(spread: &Spread, spot: &Spot<'_>) -> Vec<Levels> {
+    let timed = spot.point.timed.iter();
     match spread.field.as_str() {
-        WAITS => spot
-            .point
-            .timed
-            .iter()
-            .filter_map(|run| waits(run))
-            .collect(),
+        WAITS => timed.filter_map(|run| waits(run)).collect(),
         field => {
             let found = spot.times.iter().filter_map(|times| times.get(field));
             found.map(plain).collect()
@@ -227,20 +223,13 @@ fn draw_series(
         let xs: Vec<f64> = stretch.iter().map(|s| chapter.x_of(series, s.x)).collect();
         areas(chart, &class, &xs, &levels);
         for (name, _) in NAMES {
-            let (is_median, class) = (name == "p50", format!("{class} {name}"));
-            let dashes = if is_median {
-                series.style.dashes()
-            } else {
-                "none"
+            let class = format!("{class} {name}");
+            let kind = match name {
+                "p50" => (series.style.dashes(), true),
+                _ => ("none", false),
             };
             let value = |spot: &Spot<'_>| Some(levels_of(spot).get(name)?.0);
-            draw_stretch(
-                chart,
-                (chapter, series, stretch),
-                &class,
-                (dashes, is_median),
-                value,
-            );
+            draw_stretch(chart, (chapter, series, stretch), &class, kind, value);
         }
         if let [x] = xs[..] {
             upright(chart, &class, x, levels[0]);
@@ -294,10 +283,9 @@ fn areas(chart: &mut Chart, class: &str, xs: &[f64], levels: &[&Levels]) {
 /// Without a neighbour there is no band, but a bar from each percentile to the
 /// next.
 fn upright(chart: &mut Chart, class: &str, x: f64, levels: &Levels) {
-    let known: Vec<(&str, f64)> = NAMES
-        .iter()
-        .filter_map(|(name, _)| Some((*name, levels.get(name)?.0)))
-        .collect();
+    let known = NAMES.iter();
+    let known = known.filter_map(|(name, _)| Some((*name, levels.get(name)?.0)));
+    let known: Vec<(&str, f64)> = known.collect();
     for pair in known.windows(2) {
         let ends = (pair[0].1, pair[1].1);
         chart.bar(&format!("{class} to-{}", pair[1].0), x, ends, 0.0);

@@ -108,6 +108,8 @@ mod tests {
         let mut set = made::wide(8, 3);
         for run in &mut set.runs {
             run.throughput_per_s /= run.target["lock".len()..].parse::<f64>().unwrap();
+            // Clean slices would tell the recorded rate.
+            run.around.accounts = None;
         }
         let sets = [set];
         let bars = first(&sets);

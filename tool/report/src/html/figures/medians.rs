@@ -53,9 +53,8 @@ fn figure(chapter: &Chapter<'_>, of: &Figure, size: Size) -> Option<Drawing> {
     if found.is_empty() {
         return None;
     }
-    let all_zero = found
-        .values()
-        .all(|(_, runs)| runs.iter().all(|v| *v == 0.0));
+    let mut each = found.values().flat_map(|(_, runs)| runs);
+    let all_zero = each.all(|value| *value == 0.0);
     let title = of.title.replace("operation", chapter.noun());
     let note = match all_zero {
         true => format!("{} at every point", unit.exact(0.0)),

@@ -117,10 +117,8 @@ fn draw_series(
     for stretch in stretches(series) {
         let known: Vec<_> = stretch.iter().filter_map(share_at).collect();
         let line = |part: fn(&Share) -> f64| -> Vec<(f64, f64)> {
-            known
-                .iter()
-                .map(|(x, share, _)| (*x, part(share)))
-                .collect()
+            let known = known.iter();
+            known.map(|(x, share, _)| (*x, part(share))).collect()
         };
         let band = format!("{class} to-p99");
         match &known[..] {

@@ -2,6 +2,7 @@
 //! owned the lock, a line where a fault struck, and the time in which two were entitled.
 
 use super::{Cell, Chapter, Data, Drawing, LARGE, Panel};
+use crate::format::each_once;
 use crate::verify::{at, shows, who};
 use jostle_model::record::{Excerpt, ExcerptLine};
 use maud::html;
@@ -53,19 +54,10 @@ pub(crate) fn excerpt(chapter: &Chapter<'_>) -> Option<Drawing> {
 
 fn draw(label: &str, excerpt: &Excerpt) -> Panel {
     let lines = &excerpt.lines;
-    let mut clients: Vec<u64> = Vec::new();
-    for client in lines.iter().filter_map(|line| line.client) {
-        if !clients.contains(&client) {
-            clients.push(client);
-        }
-    }
+    let clients: Vec<u64> = each_once(lines.iter().filter_map(|line| line.client));
     let faults: Vec<&ExcerptLine> = lines.iter().filter(|line| line.client.is_none()).collect();
-    let times = || {
-        lines
-            .iter()
-            .map(|line| line.at_ns)
-            .chain([excerpt.from_ns, excerpt.until_ns])
-    };
+    let each = || lines.iter().map(|line| line.at_ns);
+    let times = || each().chain([excerpt.from_ns, excerpt.until_ns]);
     let ends = (times().min().unwrap_or(0), times().max().unwrap_or(0));
     let x = |ns: u64| across(ns, ends);
     let top = FAULT * faults.len() as f64;
@@ -128,10 +120,8 @@ fn owned(excerpt: &Excerpt, client: u64) -> Vec<(u64, u64)> {
         let words = ["releases", "killed", "told", "entitlement", "lease"];
         words.iter().any(|word| what.contains(word))
     };
-    let grants = lines
-        .iter()
-        .enumerate()
-        .filter(|(_, line)| line.what.starts_with("granted"));
+    let grants = lines.iter().enumerate();
+    let grants = grants.filter(|(_, line)| line.what.starts_with("granted"));
     let until = |from: usize| {
         let mut later = lines[from + 1..].iter();
         let end = later.find(|line| ends(&line.what)).map(|line| line.at_ns);
