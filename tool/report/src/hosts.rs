@@ -175,47 +175,58 @@ impl Line<'_> {
     }
 }
 
-/// Its title, in which rows its cells are printed, and their texts.
-struct Column([&'static str; 2], Shown, fn(&Line<'_>) -> Option<String>);
+struct Column {
+    title: [&'static str; 2],
+    shown: Shown,
+    cell: fn(&Line<'_>) -> Option<String>,
+}
+
+const fn column(
+    title: [&'static str; 2],
+    shown: Shown,
+    cell: fn(&Line<'_>) -> Option<String>,
+) -> Column {
+    Column { title, shown, cell }
+}
 
 /// Counts and start times are printed whatever the verdict, because they are facts. Columns
 /// printed once hardly change between points.
 static COLUMNS: &[Column] = &[
-    Column(["", "workers"], Shown::Always, |line| {
+    column(["", "workers"], Shown::Always, |line| {
         Some(grouped(line.part.workers))
     }),
-    Column(["alone", "ops/s"], Shown::Once, |line| {
+    column(["alone", "ops/s"], Shown::Once, |line| {
         Some(significant(line.ceiling()?.throughput_per_s, 3))
     }),
-    Column(["", "ops/s"], Shown::Always, |line| {
+    column(["", "ops/s"], Shown::Always, |line| {
         Some(significant(line.part.throughput_per_s, 3))
     }),
-    Column(["", "p50"], Shown::UnlessInvalid, |line| {
+    column(["", "p50"], Shown::UnlessInvalid, |line| {
         percentile(line, "p50")
     }),
-    Column(["", "p99"], Shown::UnlessInvalid, |line| {
+    column(["", "p99"], Shown::UnlessInvalid, |line| {
         percentile(line, "p99")
     }),
-    Column(["CPU us", "/op"], Shown::UnlessInvalid, |line| {
+    column(["CPU us", "/op"], Shown::UnlessInvalid, |line| {
         Some(significant(line.part.cpu_us_per_operation?, 2))
     }),
-    Column(["", "busy"], Shown::Always, |line| {
+    column(["", "busy"], Shown::Always, |line| {
         Some(percent(line.part.busy_share?.min(1.0)))
     }),
-    Column(["", "late"], Shown::Always, |line| {
+    column(["", "late"], Shown::Always, |line| {
         Some(signed(line.part.late_ns))
     }),
-    Column(["", "± clock"], Shown::Always, |line| {
+    column(["", "± clock"], Shown::Always, |line| {
         Some(uncertainty(line.part.clock_within_ns))
     }),
-    Column(["clock", "ahead"], Shown::Once, |line| {
+    column(["clock", "ahead"], Shown::Once, |line| {
         Some(signed(line.part.clock_ahead_ns))
     }),
 ];
 
 impl Column {
     fn heading(&self) -> Heading {
-        let [upper, lower] = self.0;
+        let [upper, lower] = self.title;
         Heading {
             close: lower == "± clock",
             ..Heading::right(upper, lower)
@@ -232,14 +243,14 @@ impl Column {
                 first: true,
             })
         });
-        lines.any(|line| (self.2)(&line).is_some())
+        lines.any(|line| (self.cell)(&line).is_some())
     }
 
     fn cell(&self, line: &Line<'_>) -> String {
-        let text = match self.1 {
+        let text = match self.shown {
             Shown::Once if !line.first => return String::new(),
             Shown::UnlessInvalid if line.part.verdict.is == Status::Invalid => None,
-            _ => (self.2)(line),
+            _ => (self.cell)(line),
         };
         text.unwrap_or_else(|| "-".to_owned())
     }
@@ -344,7 +355,7 @@ fn rest(
         1 => "1 other".to_owned(),
         n => format!("{n} others"),
     });
-    row.extend(columns.iter().map(|column| match column.0 {
+    row.extend(columns.iter().map(|column| match column.title {
         ["", "workers"] => workers.clone(),
         ["", "ops/s"] => rates.clone(),
         _ => String::new(),

@@ -8,7 +8,7 @@ use crate::intervals::COVERAGE;
 
 /// The distribution of a statistic is counted exactly where that takes at most so many
 /// steps, such as for 100 runs against 100. Beyond, the normal approximation is within
-/// 0.002 of each of its probabilities (see the tests).
+/// 0.003 of each of its probabilities (see the tests).
 const MOST_STEPS: usize = 1_000_000;
 
 /// The standard normal variable is below `-Z` with a probability of (1 - [`COVERAGE`]) / 2.
@@ -282,20 +282,20 @@ mod tests {
 
     #[test]
     fn where_it_takes_over_the_normal_approximation_is_within_the_stated_bound() {
-        for (m, n) in [(216, 216), (100, 1000), (32, 10_000)] {
+        for (m, n) in [(101, 101), (32, 1000), (11, 10_000)] {
             let (m64, n64) = (m as f64, n as f64);
             let off = worst(
                 &rank_sum_distribution(m, n),
                 m64 * n64 * (m64 + n64 + 1.0) / 12.0,
             );
-            assert!(off < 0.002, "{m} and {n}: {off}");
+            assert!(off < 0.003, "{m} and {n}: {off}");
         }
-        let n = 271_f64;
+        let n = 126_f64;
         let off = worst(
-            &signed_rank_distribution(271),
+            &signed_rank_distribution(126),
             n * (n + 1.0) * (2.0 * n + 1.0) / 24.0,
         );
-        assert!(off < 0.002, "{off}");
+        assert!(off < 0.003, "{off}");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::checks::{self, Evidence, anchor, concurrency, interference, neighbours};
 use crate::clean;
-use crate::figures::{BIND_P50, CONNECT_P50, Figure, NEXT_GRANT, Over, SUMMARIZED, THROUGHPUT};
+use crate::figures::{
+    BIND_P50, CONNECT_P50, Figure, Fold, NEXT_GRANT, Over, SUMMARIZED, THROUGHPUT,
+};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::kept::{self, KeptSummary};
@@ -229,6 +231,12 @@ impl<'a> PointSummary<'a> {
             });
         }
         reached
+    }
+
+    /// Whether it is known how far other programs may have moved this figure, either way.
+    pub fn is_bounded(&self, figure: &Figure) -> bool {
+        let is_bounded = |reached: Reached| reached.low > 0.0 && reached.high.is_finite();
+        figure.fold == Fold::OneRun || self.reached(figure).is_some_and(is_bounded)
     }
 
     /// Whether its figures may be used: no writer prints those of an INVALID point.
@@ -550,6 +558,20 @@ mod tests {
         assert!(!found.longest_wait_is_cut);
         assert_eq!(found.own_cost, None);
         assert_eq!(found.verdict.is, Status::Valid);
+    }
+
+    #[test]
+    fn a_wait_that_outlasts_all_granted_ones_at_the_end_is_cut_off() {
+        let experiment = fixtures::experiment();
+        for (pending, granted, is_cut) in [(1, 6, true), (1, 7, false), (0, 6, false)] {
+            let mut one = run("flock", 10, 1, 1.0);
+            let shares = one.per_worker.as_mut().unwrap();
+            (shares.longest_wait_ns, shares.pending) = (Some(7), Some(pending));
+            one.acquire_ns.get_or_insert_default().granted.max = granted;
+            let runs = [one];
+            let found = summarize(&experiment, &runs).remove(0);
+            assert_eq!(found.longest_wait_is_cut, is_cut, "{pending} {granted}");
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn a_full_accept_queue_is_named_and_a_longer_one_is_not() {
     });
 }
 
-/// What is typed, and what is said of it.
+/// Arguments, and the parts of the message that refuses them.
 const SENSELESS: &str = "
 connect flock => flock is not a connection; connect takes: tcp, unix
 contend tcp => tcp is not a lock; `jostle connect tcp` opens connections

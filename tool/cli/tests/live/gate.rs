@@ -78,7 +78,7 @@ fn gate(place: &Place, arguments: &str) -> Gated {
     run(place, &format!("exec \"$GATE\" {arguments}"), &[])
 }
 
-/// Of two libraries in the place, by short runs.
+/// The arguments of a gate that compares two libraries of the place by short runs.
 fn compare(place: &Place, options: &str, pair: &str) -> Gated {
     gate(place, &format!("{options} --measure '{SHORT}' {pair}"))
 }

@@ -255,7 +255,7 @@ fn a_full_disk_costs_neither_the_report_nor_the_page() {
     assert!(place.read("page.html").contains("sleep"));
 }
 
-/// What is typed, the exit code, and what is said.
+/// Arguments, the exit code, and a part of the message.
 const REFUSED: &str = "
 judge --server pid:1 -- touch ran => 2 => the first process of the machine
 judge --server :{port} -- touch ran => 2 => nobody listens there

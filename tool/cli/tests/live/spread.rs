@@ -81,6 +81,15 @@ fn where_no_group_can_be_made_the_run_is_refused_in_words() {
         .says("run as root");
 }
 
+#[test]
+fn the_quota_that_the_plan_asks_for_is_no_quota_of_the_machine() {
+    let _beside = beside();
+    let weak = measured("echo --in-flight 6 --generators 1 --generator-cpu 0.1 -t 0.6");
+    let stopped = weak.verdict.reasons.iter();
+    let stopped = stopped.filter(|reason| reason.check == "throttled");
+    assert_eq!(stopped.count(), 0, "{:?}", weak.verdict);
+}
+
 /// With groups that must go too.
 fn under_way(place: &Place) -> Running {
     let line = "spread echo --in-flight 6 --generators 3 --generator-cpu 0.2 -t 10m --runs 1";

@@ -49,19 +49,13 @@ pub(crate) enum Order {
     Open(String),
 }
 
-impl Order {
-    fn is_difference(&self) -> bool {
-        matches!(self, Order::Decided | Order::Looked(_) | Order::Untested(_))
-    }
-}
-
 /// One figure of several targets at one point.
 pub(crate) struct Beside<'v, 'a> {
     figure: &'static Figure,
     /// From the best to the worst.
     ranked: Vec<(&'v PointSummary<'a>, f64)>,
     pub(super) order: Order,
-    /// The last that could be compared with the best.
+    /// The place of the last that can be judged.
     worst: usize,
     /// The second beside the best, where there is a look at the worst.
     next: Option<Look>,
@@ -82,23 +76,24 @@ pub(crate) fn beside<'v, 'a>(
         Better::More => other.total_cmp(one),
         Better::Less => one.total_cmp(other),
     });
-    let best = ranked.first()?.0;
-    let of_best = |nth: usize| order(view, figure, best, ranked[nth].0, ranked.len());
-    let mut worst = ranked.len() - 1;
-    let mut order = of_best(worst);
-    // Where the last cannot be judged, the last that can.
-    if matches!(order, Order::Open(_)) {
-        let mut others = (1..worst).rev().map(|nth| (nth, of_best(nth)));
-        if let Some(found) = others.find(|(_, order)| order.is_difference()) {
-            (worst, order) = found;
-        }
-    }
-    let is_look = matches!(order, Order::Looked(_)) && ranked.len() > 2;
+    let best = ranked[0].0;
+    let of_best = |nth: usize| {
+        let order = order(view, figure, best, ranked[nth].0, nth + 1);
+        (nth, order)
+    };
+    // One that other programs leave without bounds is passed over, whatever its figure.
+    let is_judged = |(nth, order): &(usize, Order)| {
+        !matches!(order, Order::Open(_)) || ranked[*nth].0.is_bounded(figure)
+    };
+    let last = ranked.len() - 1;
+    let mut tried = (1..=last).rev().map(of_best);
+    let (worst, order) = tried.find(is_judged).unwrap_or_else(|| of_best(last));
+    let is_look = matches!(order, Order::Looked(_)) && worst > 1;
     let second = ranked.get(1).filter(|_| is_look);
     let mut found = Beside {
         figure,
         next: second
-            .and_then(|(second, _)| look(figure, best, second, ranked.len()))
+            .and_then(|(second, _)| look(figure, best, second, worst + 1))
             .filter(|look| look.chance <= MOST),
         order,
         worst,
@@ -332,12 +327,13 @@ impl Beside<'_, '_> {
     /// `3 runs: an impression; if all 8 were equal, the runs of the best and the worst would lie apart
     /// in 30 of 100 cases`.
     fn looked(&self, look: &Look) -> String {
-        let all = self.ranked.iter().map(|(point, _)| point.runs.len()).min();
+        let judged = &self.ranked[..=self.worst];
+        let all = judged.iter().map(|(point, _)| point.runs.len()).min();
         let runs = match all > Some(look.runs) {
             true => counted(look.runs as u64, "undisturbed run"),
             false => counted(look.runs as u64, "run"),
         };
-        let equal = match self.ranked.len() {
+        let equal = match judged.len() {
             2 => "both were equal, their runs".to_owned(),
             n => format!("all {n} were equal, the runs of the best and the worst"),
         };
@@ -358,14 +354,14 @@ impl Beside<'_, '_> {
         };
         let mut all: Vec<String> = self.ranked.iter().map(told).collect();
         let beyond = all.split_off(self.worst + 1);
-        let undecided = match beyond.is_empty() {
+        let not_judged = match beyond.is_empty() {
             true => String::new(),
-            false => format!("; undecided: {}", beyond.join(", ")),
+            false => format!("; not judged, see the notes: {}", beyond.join(", ")),
         };
         match all.len() > NAMED {
-            false => all.join(", ") + &undecided,
+            false => all.join(", ") + &not_judged,
             true => format!(
-                "{}, {} between, {}{undecided}",
+                "{}, {} between, {}{not_judged}",
                 all[..NAMED - 2].join(", "),
                 all.len() - NAMED + 1,
                 all[all.len() - 1]

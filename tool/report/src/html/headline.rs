@@ -90,9 +90,11 @@ fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
                     @for (cell, column) in row.iter().zip(columns).take(row.len() - 1) { (td(cell, column)) }
                     (verdict(row, at))
                 }
-                @for (_, note, text) in below.iter().filter(|(row, ..)| *row == number) {
-                    tr.why id=(format!("note-{at}-{note}")) {
-                        td.reason colspan=(row.len()) { span.mark { "[" (note) "] " } (text) }
+                @for note in below.iter().filter(|note| note.row == number) {
+                    tr.why id=(format!("note-{at}-{}", note.number)) {
+                        td.reason colspan=(row.len()) {
+                            span.mark { "[" (note.number) "] " } (note.text)
+                        }
                     }
                 }
             } }
@@ -100,9 +102,15 @@ fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
     }
 }
 
-/// The row that each note stands below, its number and its text: below the first row that refers to
-/// it, and so in the order of their numbers.
-fn below(headline: &Headline) -> Vec<(usize, usize, &str)> {
+/// A note and the row that it stands below.
+struct Below<'a> {
+    row: usize,
+    number: usize,
+    text: &'a str,
+}
+
+/// Each note below the first row that refers to it, and so in the order of their numbers.
+fn below(headline: &Headline) -> Vec<Below<'_>> {
     let rows = &headline.grid.rows;
     let place = |number: usize| {
         let refers = |row: &Vec<String>| {
@@ -113,8 +121,13 @@ fn below(headline: &Headline) -> Vec<(usize, usize, &str)> {
         first.unwrap_or(rows.len().saturating_sub(1))
     };
     let notes = headline.notes.iter().zip(1..);
-    let notes = notes.map(|(text, number)| (place(number), number, text.as_str()));
-    notes.collect()
+    notes
+        .map(|(text, number)| Below {
+            row: place(number),
+            number,
+            text,
+        })
+        .collect()
 }
 
 /// Whether a row begins a target.
@@ -159,7 +172,7 @@ mod tests {
     fn a_note_stands_below_the_first_row_that_refers_to_it() {
         let verdicts = ["VALID", "SUSPECT[1]", "SUSPECT[1,2]", "VALID", "SUSPECT[1]"];
         let headline = headline(&verdicts, &["one", "two", "of no row"]);
-        let places: Vec<usize> = below(&headline).iter().map(|(row, ..)| *row).collect();
+        let places: Vec<usize> = below(&headline).iter().map(|note| note.row).collect();
         assert_eq!(places, [1, 2, 4]);
     }
 }

@@ -5,7 +5,7 @@ use jostle_model::record::{Distribution, Run};
 use jostle_stats::figures;
 use jostle_stats::summary::{Estimate, summarize};
 
-/// What stands first between two marks.
+/// The text between the first `from` and the next `to`.
 pub(super) fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     text.split_once(from).unwrap().1.split(to).next().unwrap()
 }

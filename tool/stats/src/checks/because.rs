@@ -127,4 +127,21 @@ mod tests {
         let expected = "calls failed: lapsed 3 times; seen beside it: the server evicted 12 keys";
         assert_eq!(texts, [expected]);
     }
+
+    /// A quota that held a server in each of sixteen runs was told sixteen times.
+    #[test]
+    fn a_cause_stands_once_whatever_its_figures() {
+        let with = |text: &str| Causes {
+            possible: vec![text.to_owned()],
+            ..Causes::default()
+        };
+        let mut all = with("held it for 0.74 of the window");
+        for text in ["held it for 0.75 of the window", "was stopped"] {
+            all.add(&with(text));
+        }
+        assert_eq!(
+            all.possible,
+            ["held it for 0.74 of the window", "was stopped"]
+        );
+    }
 }

@@ -25,9 +25,14 @@ const CLIFF: f64 = 3.0;
 /// Rows of words above a drawing, at most.
 const ROWS: usize = 4;
 
-/// One line of a series: its name, such as `p50`, and its value of one point; None where it was not
-/// measured.
-type Level = (&'static str, fn(&PointSummary<'_>) -> Option<Reading>);
+/// One line of a series.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    /// `p50`
+    pub name: &'static str,
+    /// Of one point; None where it was not measured.
+    pub of: fn(&PointSummary<'_>) -> Option<Reading>,
+}
 
 /// A percentile over the runs of a point, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -86,22 +91,28 @@ pub(crate) static OPERATION: Latency = Latency {
     title: "Time for one operation",
     note: "median and 99th percentile; lower is better",
     levels: &[
-        ("p50", |point| {
-            let known = point
-                .of(figures::ACQUIRE_P50)
-                .or(point.of(figures::BATCH_P50))
-                .or(point.of(figures::SERVICE_P50))?;
-            Some(Reading::from_estimate(known))
-        }),
-        ("p99", |point| {
-            let known = match point.of(figures::ACQUIRE_P50) {
-                Some(_) => point.of(figures::ACQUIRE_P99),
-                None => point
-                    .of(figures::BATCH_P99)
-                    .or(point.of(figures::SERVICE_P99)),
-            };
-            known.map(Reading::from_estimate)
-        }),
+        Level {
+            name: "p50",
+            of: |point| {
+                let known = point
+                    .of(figures::ACQUIRE_P50)
+                    .or(point.of(figures::BATCH_P50))
+                    .or(point.of(figures::SERVICE_P50))?;
+                Some(Reading::from_estimate(known))
+            },
+        },
+        Level {
+            name: "p99",
+            of: |point| {
+                let known = match point.of(figures::ACQUIRE_P50) {
+                    Some(_) => point.of(figures::ACQUIRE_P99),
+                    None => point
+                        .of(figures::BATCH_P99)
+                        .or(point.of(figures::SERVICE_P99)),
+                };
+                known.map(Reading::from_estimate)
+            },
+        },
     ],
     rise: |_| None,
 };
@@ -111,12 +122,14 @@ pub(crate) static HOLDING: Latency = Latency {
     title: "Time to acquire and to release",
     note: "medians; lower is better",
     levels: &[
-        ("acquire", |point| {
-            point.of(figures::ACQUIRE_P50).map(Reading::from_estimate)
-        }),
-        ("release", |point| {
-            point.of(figures::RELEASE_P50).map(Reading::from_estimate)
-        }),
+        Level {
+            name: "acquire",
+            of: |point| point.of(figures::ACQUIRE_P50).map(Reading::from_estimate),
+        },
+        Level {
+            name: "release",
+            of: |point| point.of(figures::RELEASE_P50).map(Reading::from_estimate),
+        },
     ],
     rise: |_| None,
 };
@@ -126,10 +139,14 @@ pub(crate) static CONNECTING: Latency = Latency {
     title: "Time to open one connection",
     note: "median and 99th percentile; lower is better",
     levels: &[
-        ("p50", |point| measured(point).map(Reading::from_estimate)),
-        ("p99", |point| {
-            point.of(figures::CONNECT_P99).map(Reading::from_estimate)
-        }),
+        Level {
+            name: "p50",
+            of: |point| measured(point).map(Reading::from_estimate),
+        },
+        Level {
+            name: "p99",
+            of: |point| point.of(figures::CONNECT_P99).map(Reading::from_estimate),
+        },
     ],
     rise: cliff,
 };
@@ -140,8 +157,14 @@ pub(crate) static RESPONDING: Latency = Latency {
     note: "median and 99th percentile from the intended start; the knee is the highest rate \
            that holds",
     levels: &[
-        ("p50", |point| response(point, "p50")),
-        ("p99", |point| response(point, "p99")),
+        Level {
+            name: "p50",
+            of: |point| response(point, "p50"),
+        },
+        Level {
+            name: "p99",
+            of: |point| response(point, "p99"),
+        },
     ],
     rise: |series| {
         if let Some(limit) = series.found {
@@ -196,7 +219,7 @@ fn cliff(series: &Series<'_>) -> Option<Rise> {
 /// The figure; None where nothing of it was measured.
 pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Drawing> {
     let all = known(chapter, |spot| {
-        let levels = of.levels.iter().map(|(_, level)| level(&spot.point));
+        let levels = of.levels.iter().map(|level| (level.of)(&spot.point));
         spot.point
             .times_are_usable()
             .then(|| levels.collect::<Vec<_>>())
@@ -219,18 +242,25 @@ fn draw(
     shown: &[&Series<'_>],
 ) -> maud::Markup {
     let several = shown.len() > 1;
-    let names = of.levels.iter().map(|(name, _)| name.len());
-    let longest_level = names.max().unwrap_or(0);
+    let longest_level = of
+        .levels
+        .iter()
+        .map(|level| level.name.len())
+        .max()
+        .unwrap_or(0);
     let longest = match (chapter.sweeps(), several) {
         (false, _) => 0,
         (true, false) => longest_level,
         (true, true) => chapter.longest_label() + 1 + longest_level,
     };
     let is_shown = |series: &Series<'_>| shown.iter().any(|one| one.index == series.index);
-    let rises = chapter.series.iter();
-    let rises = rises.filter_map(|series| Some((series, (of.rise)(series)?)));
-    let rises = rises.filter(|(series, _)| chapter.sweeps() && is_shown(series));
-    let rises: Vec<(&Series<'_>, Rise)> = rises.take(ROWS).collect();
+    let rises: Vec<(&Series<'_>, Rise)> = chapter
+        .series
+        .iter()
+        .filter_map(|series| Some((series, (of.rise)(series)?)))
+        .filter(|(series, _)| chapter.sweeps() && is_shown(series))
+        .take(ROWS)
+        .collect();
     let readings = all.values().flatten().flatten();
     let values = readings.flat_map(|reading| [reading.median].into_iter().chain(reading.reach()));
     let values: Vec<f64> = values.collect();
@@ -244,8 +274,8 @@ fn draw(
         chart.tag(&class, row, rise.before, &rise.words);
     }
     for series in shown {
-        for (at, (name, _)) in of.levels.iter().enumerate() {
-            draw_level(&mut chart, chapter, series, all, (at, name, several));
+        for (at, level) in of.levels.iter().enumerate() {
+            draw_level(&mut chart, chapter, series, all, (at, level, several));
         }
     }
     chart.draw(&format!("{}, by {}", of.title, chapter.swept_words()))
@@ -256,7 +286,7 @@ fn draw_level(
     chapter: &Chapter<'_>,
     series: &Series<'_>,
     all: &BySpot<Vec<Option<Reading>>>,
-    (at, name, several): (usize, &str, bool),
+    (at, level, several): (usize, &Level, bool),
 ) {
     let class = series.style.colour();
     let by = beside(chapter, series);
@@ -299,15 +329,15 @@ fn draw_level(
     }
     if let Some(last) = last.filter(|_| chapter.sweeps()) {
         let text = match several {
-            true => format!("{} {name}", series.short),
-            false => name.to_owned(),
+            true => format!("{} {}", series.short, level.name),
+            false => level.name.to_owned(),
         };
         chart.label(&class, last, &text);
     }
 }
 
 fn table(chapter: &Chapter<'_>, of: &Latency, all: &BySpot<Vec<Option<Reading>>>) -> Data {
-    let columns = of.levels.iter().map(|(name, _)| (*name).to_owned());
+    let columns = of.levels.iter().map(|level| level.name.to_owned());
     super::data(chapter, columns.collect(), |_, spot| {
         let cell = |level: &Option<Reading>| match level {
             Some(reading) => Cell::Figure(reading.words()),
