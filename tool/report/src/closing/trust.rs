@@ -52,7 +52,7 @@ pub(super) fn trust(view: &View<'_, '_>) -> Vec<Values> {
     if let Some((least, most)) = ends.zip(shares.iter().copied().reduce(f64::max)) {
         let [least, most] = [least, most].map(|share| format!("{:.0}", 100.0 * share));
         parts.push(format!(
-            "rates use only the time in which no other program ran ({} % of it)",
+            "rates use only the {} % of the time in which no other program ran",
             range(least, &most)
         ));
     }
