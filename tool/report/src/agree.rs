@@ -243,7 +243,7 @@ static SAME: &[Same] = &[
     ("done /s", "throughput_per_s", three),
     ("requests /s", "throughput_per_s", three),
     ("longest wait", "longest_wait_ns", time),
-    ("worker none", "per_worker_none", |workers| {
+    ("got none", "per_worker_none", |workers| {
         grouped(workers as u64)
     }),
     ("hand-off us", "handoff_p50_ns", micros),
@@ -355,7 +355,7 @@ fn no_writer_shows_a_figure_that_another_withholds() {
         "sender late p99",
         "response p99 ms",
         "longest wait",
-        "worker none",
+        "got none",
     ] {
         assert!(seen[name][1] > 0, "{name}: {seen:?}");
     }

@@ -24,7 +24,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     median(["connect", "p50 us"], figures::CONNECT_P50, micros),
     HALF_INTERVAL,
     UNDISTURBED,
-    median(["", "p99 us"], figures::CONNECT_P99, micros).rank(1),
+    median(["connect", "p99 us"], figures::CONNECT_P99, micros).rank(1),
     median(["last", "100 us"], figures::CONNECT_LAST_P50, micros).detail(),
     median(["accept", "us"], figures::ACCEPT_P50, micros).rank(3),
     median(["close", "us"], figures::CLOSE_P50, micros).rank(6),

@@ -104,8 +104,7 @@ fn text(note: &Note<'_>, all: usize) -> String {
     };
     match (same, is_many) {
         (true, _) => format!("{rows}: {}", reason.text),
-        (false, true) => format!("{rows}, worst row {}: {}", worst + 1, reason.text),
-        (false, false) => format!("{rows}, worst {}: {}", worst + 1, reason.text),
+        (false, _) => format!("{rows} (figures of row {}, the worst): {}", worst + 1, reason.text),
     }
 }
 
@@ -181,7 +180,7 @@ mod tests {
         });
         assert_eq!(
             texts,
-            ["rows 2, 4, worst 2: the window holds 2 rotations; fairness needs 10 (-t 25)"]
+            ["rows 2, 4 (figures of row 2, the worst): the window holds 2 rotations; fairness needs 10 (-t 25)"]
         );
     }
 
@@ -230,7 +229,7 @@ mod tests {
         let about: Vec<&String> = texts.iter().filter(|text| text.contains("(cc")).collect();
         let last = (all - 1) / 2 * 2;
         let expected = format!(
-            "{} of {all} points are INVALID, 26 to {} % off, worst row {}: other programs (cc \
+            "{} of {all} points are INVALID, 26 to {} % off (figures of row {}, the worst): other programs (cc \
              ({last}) 9 %) kept it",
             all.div_ceil(2),
             26 + last,
@@ -264,7 +263,7 @@ mod tests {
         }
         assert_eq!(
             Footnotes::number(&points).texts(),
-            ["rows 1-4, worst 2: other programs (cc (1) 9 %) kept it for 56.7 %"]
+            ["rows 1-4 (figures of row 2, the worst): other programs (cc (1) 9 %) kept it for 56.7 %"]
         );
     }
 

@@ -38,16 +38,16 @@ pub(crate) static COLUMNS: &[Column] = &[
     throughput(["", "locks/s"]),
     HALF_INTERVAL,
     UNDISTURBED,
-    median(["of max-", "imum"], figures::OF_IDEAL, percent).rank(8),
+    median(["of the", "maximum"], figures::OF_IDEAL, percent).rank(8),
     figure(["idle though", "wanted"], |point| {
         let share = point.median(figures::FREE)?;
         (share >= WORTH_A_CELL).then(|| percent(share))
     })
     .detail(),
     figure(["longest", "wait"], longest_wait).rank(3),
-    turns(["turns", "fewest"], |shares| shares.min).rank(1),
-    turns(["per", "most"], |shares| shares.max).rank(1),
-    turns(["worker", "none"], |shares| shares.none).rank(6),
+    turns(["fewest", "turns"], |shares| shares.min).rank(1),
+    turns(["", "most"], |shares| shares.max).rank(1),
+    turns(["got", "none"], |shares| shares.none).rank(6),
     cpu(["CPU us", "/lock"]),
     server_cpu(["server", "us/lock"]),
     ROUND_TRIPS,
@@ -236,7 +236,7 @@ mod tests {
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // A single run has no spread either.
-        let without = ["±95%", "imum", "wait", "us/lock", "trips", "B/lock"];
+        let without = ["±95%", "maximum", "wait", "us/lock", "trips", "B/lock"];
         assert_eq!(gone, without);
     }
 

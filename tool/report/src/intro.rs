@@ -8,7 +8,7 @@ use jostle_model::record::{Experiment, Latencies};
 use jostle_stats::summary::PointSummary;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each; seed 42`, and the options that are
+/// `2 cores, Linux 6.18, tmpfs; 5 s per run, 6 runs of each; seed 42`, and the options that are
 /// not at their default.
 pub(crate) fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
@@ -140,7 +140,7 @@ fn windows(set: &ResultSet) -> Option<String> {
     };
     let shortest = trimmed(windows().reduce(f64::min)?, 3);
     let longest = trimmed(windows().reduce(f64::max)?, 3);
-    Some(format!("{} s per point", range(shortest, &longest)))
+    Some(format!("{} s per run", range(shortest, &longest)))
 }
 
 fn runs(points: &[PointSummary<'_>]) -> Option<String> {
@@ -180,11 +180,11 @@ mod tests {
     fn it_names_the_machine_and_the_way() {
         assert_eq!(
             intro_text(&made::set()),
-            "2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each; seed 42"
+            "2 cores, Linux 6.18, tmpfs; 5 s per run, 6 runs of each; seed 42"
         );
         assert_eq!(
             intro_text(&made::counts_only()),
-            "2 cores, Linux 6.18; 5 s per point, 1 run of each; --measure counts; seed 42"
+            "2 cores, Linux 6.18; 5 s per run, 1 run of each; --measure counts; seed 42"
         );
     }
 
@@ -222,7 +222,7 @@ mod tests {
             }
         };
         version(&mut set, "flock", 3.004023);
-        assert!(intro_text(&set).contains(", tmpfs; server: flock 3.4.23; 5 s per point"));
+        assert!(intro_text(&set).contains(", tmpfs; server: flock 3.4.23; 5 s per run"));
         version(&mut set, "sysv", 7.000015);
         let text = intro_text(&set);
         let expected = "; servers: flock 3.4.23, sysv 7.0.15; 5 s";
@@ -244,7 +244,7 @@ mod tests {
         let mut set = made::set();
         set.runs[0].window.window_s = 0.25;
         set.runs.retain(|run| run.run <= 3 || run.target == "flock");
-        assert!(intro_text(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each; "));
+        assert!(intro_text(&set).contains("; 0.25 to 5 s per run, 3 to 6 runs of each; "));
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
         files.insert("flock:/var".to_owned(), "ext4".to_owned());
         assert_eq!(
             intro_text(&set),
-            "2 cores, Linux 6.18, ext4 (flock:/var), tmpfs (flock); 5 s per point, \
+            "2 cores, Linux 6.18, ext4 (flock:/var), tmpfs (flock); 5 s per run, \
              6 runs of each; --as threads --keys 4; seed 42"
         );
     }

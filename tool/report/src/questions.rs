@@ -10,15 +10,15 @@ use std::path::Path;
 
 /// Question, record, which of its experiments, words of the answer.
 const QUESTIONS: &str = "\
-From how many open connections on does connect() get slow, and by how much? | connect-20k | 1 | 15,000 open | 73 times | 73x
+From how many open connections on does connect() get slow, and by how much? | connect-20k | 1 | 16,000 open | 35 times | 35x
 What does connect() cost with a million connections open? | connect-1M | 1 | 5.8 us in the median with 1,000 open | 9.2 us with 1,000,000
 Is there such a cliff for Unix sockets? | connect-unix | 1 | connect() has no jump | 40,000 open
-Which way to call a program is the cheapest: a process each time, a thin client, or a connection? | scope | 1 | procd 3.5 us | procd-call 45 us | 642 us
+Which way to call a program is the cheapest: a process each time, a thin client, or a connection? | scope | 1 | procd 26 us | procd-call 225 us | 1.8 ms
 Who was the limit when the generators were weak? | cern | 1 | With 3 and 6 generators the generators were the limit | gen.
 Who was the limit when they were strong? | cern | 2 | the server was the limit | server
 How long does a lock stay taken when its owner is killed? | recover-zookeeper | 1 | zookeeper owner killed median 2.55 s
-Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The server of redis uses | lockd 453 ns | redis 2.7 us
-Which of the two answers faster when two workers ask for one lock after another? | old | 2 | p99 time to acquire | lockd 28 us | redis 1.1 ms
+Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The server of redis uses | lockd 1.1 us | redis 5.9 us
+Which of the two answers faster when two workers ask for one lock after another? | old | 2 | p99 time to acquire | lockd 105 us | redis 2.3 ms
 Which of flock and sysv is fairer with 200 processes? | lockscale | 1 | flock 33 to 74 (varied as if by lot) | sysv 52 to 53 (in order)";
 
 /// Questions that the printed table and its lines must answer, in the same columns.

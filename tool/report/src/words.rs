@@ -46,12 +46,12 @@ words! {
     "±": "Half of the interval or, in rows with under six runs, of the range, relative to the median.";
     "alone ns" | "uncontended": "Nanoseconds that one worker alone takes to acquire and release the lock, measured before the runs.";
     "without others": "Where other programs ran: the share of the time without them, of which the rate is; or between which bounds the rate would lie without them.";
-    "of maximum" | "of max- imum" | "maximum": "The measured rate by that of a lock which costs nothing: 1 / hold, or with few workers workers / (hold + idle).";
+    "of the maximum" | "maximum": "The measured rate by that of a lock which costs nothing: 1 / hold, or with few workers workers / (hold + idle).";
     "idle though wanted": "Share of the time in which nobody owned the lock although a worker waited for it.";
     "longest wait": "The longest wait of any worker in any run, those included that the end of a run cut off.";
-    "turns fewest" | "fewest" | "turns": "How often the worker with the fewest turns got the lock, in the run of median spread.";
-    "per most" | "most": "How often the worker with the most turns got the lock, in the same run.";
-    "worker none" | "none": "Workers that never got the lock, in the same run.";
+    "fewest turns" | "fewest" | "turns": "How often the worker with the fewest turns got the lock, in the run of median spread.";
+    "most": "How often the worker with the most turns got the lock, in the same run.";
+    "got none" | "none": "Workers that never got the lock, in the same run.";
     "CPU us /lock" | "CPU us /op" | "CPU us /req" | "CPU us /req." | "CPU us": "CPU time of the workers for each operation, waiting included, in microseconds.";
     "CPU us client" | "client": "CPU time of the client for each connection, in microseconds.";
     "server us/lock" | "server us/op" | "server us/req." | "server us" | "server" | "CPU us server": "CPU time of the server for each operation, in microseconds.";

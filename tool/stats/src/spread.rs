@@ -19,7 +19,7 @@ pub const MORE: f64 = 1.05;
 /// An interval within these is the same.
 pub const SAME: (f64, f64) = (0.95, 1.05);
 /// Up to here a generator has time to ask for more.
-pub(crate) const IDLE_ENOUGH: f64 = 0.7;
+pub const IDLE_ENOUGH: f64 = 0.7;
 
 /// The result of a pair of points for the one with fewer generators.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -324,8 +324,7 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// `3 runs: an impression; if all 8 were equal, the runs of the best and the worst would lie apart
-    /// in 30 of 100 cases`.
+    /// `3 runs: an impression, which best and worst of 8 equal targets would give in 30 of 100 cases`.
     fn looked(&self, look: &Look) -> String {
         let judged = &self.ranked[..=self.worst];
         let all = judged.iter().map(|(point, _)| point.runs.len()).min();
@@ -334,11 +333,11 @@ impl Beside<'_, '_> {
             false => counted(look.runs as u64, "run"),
         };
         let equal = match judged.len() {
-            2 => "both were equal, their runs".to_owned(),
-            n => format!("all {n} were equal, the runs of the best and the worst"),
+            2 => "two equal targets".to_owned(),
+            n => format!("best and worst of {n} equal targets"),
         };
         format!(
-            "{runs}: an impression; if {equal} would lie apart in {} of 100 cases",
+            "{runs}: an impression, which {equal} would give in {} of 100 cases",
             percent_of(look.chance)
         )
     }

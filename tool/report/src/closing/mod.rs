@@ -17,6 +17,7 @@ pub(crate) mod recover;
 mod requested;
 pub(crate) mod spread;
 mod trust;
+mod turns;
 mod verify;
 
 use crate::ResultSet;
@@ -24,7 +25,6 @@ use crate::requests::{self, short};
 use crate::workloads::churn;
 use When::{Ordered, Told};
 use beside::{beside, fairness};
-use contend::{Fair, fair};
 use jostle_model::Plan;
 use jostle_model::plan::Workload::{
     self, Churn, Connect, Contend, Hold, Rate, Recover, Spread, Stream, Verify,
@@ -33,6 +33,7 @@ use jostle_stats::figures::{
     ACQUIRE_P99, CONNECT_P50, CPU, Figure, NEXT_GRANT, RESPONSE_P99, SERVER_CPU, THROUGHPUT,
 };
 use jostle_stats::summary::PointSummary;
+use turns::{Fair, fair};
 
 /// A question, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +115,7 @@ static CLAUSES: &[Clause] = &[
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alike)),
         "No difference is shown{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alone)), "Turns per worker{with}: {list}."),
-    (CONTEND, "Fairness", Told(contend::few_turns),
+    (CONTEND, "Fairness", Told(turns::few_turns),
         "This is an impression: a worker had {turns} turns on average, and fairness needs {least}."),
     (CONTEND, "Wait", Ordered(ACQUIRE_P99, "waiting (p99)", ["is", "was"]),
         "The p99 wait {verb} {times} times as long with {worst} as with {best}"),
@@ -131,7 +132,7 @@ static CLAUSES: &[Clause] = &[
     (CONTEND, "CPU", Told(contend::waiting), EACH),
     (CONTEND, "Throughput", Told(contend::capped),
         "No difference is shown{with}: a hold of {hold} allows {most} locks/s at most, and all reach \
-         {share} of that or more ({list}). To compare the locks themselves: -b 0 -i 0."),
+         {share} of that or more ({list}). To compare the locks themselves: -b 0 -i 0 (no hold, no pause)."),
     (CLOSED, "Throughput", Ordered(THROUGHPUT, "throughput", ["does", "did"]),
         "{best} {verb} {times} times the {per}s/s of {worst}"),
     (CLOSED, "Throughput", Told(contend::rate_of_one), "{value} {per}s/s{with}{share}."),

@@ -92,16 +92,32 @@ fn keepalive(after_s: u64) -> String {
     )
 }
 
-/// What the loss of one server may do to a hold, by the targets' promises.
+/// What the loss of one server may do to a hold, by the targets' promises, and what it did.
 pub(super) fn promised(view: &View<'_, '_>) -> Vec<Values> {
     each(&view.points, |points| {
-        let runs = points.iter().flat_map(|point| &point.runs);
-        let mut promised = runs.filter_map(|run| run.recovery.as_deref()?.promised);
-        let promise = match promised.next()? {
-            true => "while it is renewed, a hold is to survive the loss of one server (failover)",
-            false => "a hold need not survive the loss of one server",
+        let promise = |point: &&PointSummary<'_>| {
+            let mut runs = point.runs.iter();
+            runs.find_map(|run| run.recovery.as_deref()?.promised)
         };
-        Some(promise.to_owned())
+        if !points.iter().find_map(promise)? {
+            return Some("a hold need not survive the loss of one server".to_owned());
+        }
+        let of_one_server = points.iter().filter(|point| promise(point).is_some());
+        let (kept, runs) = of_one_server
+            .filter_map(|point| Summary::of(point))
+            .fold((0, 0), |(kept, runs), one| {
+                (kept + one.kept, runs + one.runs)
+            });
+        let seen = match kept == runs {
+            true => format!("it did in all {runs} runs"),
+            false => format!(
+                "it did in {kept} of {runs} runs; whether the others were renewed in time is not \
+                 known"
+            ),
+        };
+        Some(format!(
+            "a hold that is renewed is to survive the loss of one server (failover): {seen}"
+        ))
     })
 }
 

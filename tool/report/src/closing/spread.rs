@@ -4,7 +4,7 @@ use super::beside::targets;
 use super::{Values, View, shared};
 use crate::requests::short;
 use jostle_model::record::LimitedBy;
-use jostle_stats::spread::busy;
+use jostle_stats::spread::{IDLE_ENOUGH, Pair, SAME, busy};
 use jostle_stats::summary::PointSummary;
 
 /// The bottleneck of each target, with the numbers of generators.
@@ -53,10 +53,7 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
                         n => format!("are {n}"),
                     }
                 )),
-                (None, Some(pair)) => Some(format!(
-                    ": {} generators did {:.2} to {:.2} times as much as {}",
-                    pair.many, pair.ratio.low, pair.ratio.high, pair.few
-                )),
+                (None, Some(pair)) => Some(neither(points, &pair)),
                 (None, None) => Some(": no listed number is twice another".to_owned()),
             }
         });
@@ -67,6 +64,30 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
         ));
     }
     said
+}
+
+/// Which of the two conditions that name the server this pair misses.
+fn neither(points: &[&PointSummary<'_>], pair: &Pair) -> String {
+    let of_pair = |point: &&&PointSummary<'_>| {
+        [Some(pair.few), Some(pair.many)].contains(&point.at.generators)
+    };
+    let busiest = points.iter().filter(of_pair).filter_map(|p| busy(p));
+    let did = format!(
+        "{} generators did {:.3} to {:.3} times as much as {}",
+        pair.many, pair.ratio.low, pair.ratio.high, pair.few
+    );
+    match busiest.reduce(f64::max) {
+        Some(busiest) if busiest > IDLE_ENOUGH => format!(
+            ": {did}, but the busiest was busy for {:.0} % of its time (up to {:.0} % it is not the \
+             limit)",
+            100.0 * busiest,
+            100.0 * IDLE_ENOUGH
+        ),
+        _ => format!(
+            ": {did} ({} to {} names the server, more the generators)",
+            SAME.0, SAME.1
+        ),
+    }
 }
 
 fn server_limited(points: &[&PointSummary<'_>]) -> Option<String> {
@@ -187,13 +208,18 @@ mod tests {
                 [Target, Target],
                 "With 3 and 6 generators the server was the limit",
             ),
-            (SAME, [0.71, 0.4], [Undecided, Undecided], "undecided"),
+            (
+                SAME,
+                [0.71, 0.4],
+                [Undecided, Undecided],
+                "but the busiest was busy for 71 % of its time",
+            ),
             (SAME, [0.5, 0.71], [Undecided, Undecided], "undecided"),
             (
                 &[1.06, 1.0, 1.1, 1.02, 1.2, 1.0],
                 [0.5, 0.4],
                 [Undecided, Undecided],
-                "undecided",
+                "(0.95 to 1.05 names the server, more the generators)",
             ),
             (
                 &[1.6; 3],

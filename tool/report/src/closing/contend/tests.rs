@@ -1,7 +1,9 @@
+use super::super::turns::how_many;
 use super::*;
 use crate::ResultSet;
 use crate::closing::tests::{Says, line, said};
 use jostle_model::List;
+use jostle_model::plan::Range;
 use jostle_stats::fixtures::{self, Made, made, queue};
 use jostle_stats::rng::Rng;
 
