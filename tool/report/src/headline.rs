@@ -38,7 +38,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     throughput(["", "locks/s"]),
     HALF_INTERVAL,
     UNDISTURBED,
-    median(["of the", "maximum"], figures::OF_IDEAL, percent).rank(8),
+    median(["", "of max"], figures::OF_IDEAL, percent).rank(8),
     figure(["idle though", "wanted"], |point| {
         let share = point.median(figures::FREE)?;
         (share >= WORTH_A_CELL).then(|| percent(share))
@@ -236,7 +236,7 @@ mod tests {
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // A single run has no spread either.
-        let without = ["±95%", "maximum", "wait", "us/lock", "trips", "B/lock"];
+        let without = ["±95%", "of max", "wait", "us/lock", "trips", "B/lock"];
         assert_eq!(gone, without);
     }
 

@@ -46,7 +46,7 @@ words! {
     "±": "Half of the interval or, in rows with under six runs, of the range, relative to the median.";
     "alone ns" | "uncontended": "Nanoseconds that one worker alone takes to acquire and release the lock, measured before the runs.";
     "without others": "Where other programs ran: the share of the time without them, of which the rate is; or between which bounds the rate would lie without them.";
-    "of the maximum" | "maximum": "The measured rate by that of a lock which costs nothing: 1 / hold, or with few workers workers / (hold + idle).";
+    "of max" | "maximum": "The measured rate by that of a lock which costs nothing: 1 / hold, or with few workers workers / (hold + idle).";
     "idle though wanted": "Share of the time in which nobody owned the lock although a worker waited for it.";
     "longest wait": "The longest wait of any worker in any run, those included that the end of a run cut off.";
     "fewest turns" | "fewest" | "turns": "How often the worker with the fewest turns got the lock, in the run of median spread.";
