@@ -67,9 +67,10 @@ fn is_alike(one: &Reason, other: &Reason) -> bool {
         let words = match (&reason.seen, reason.unit.is_empty()) {
             // A file of the first schema has the sentence alone.
             (_, true) => without_numbers(&reason.text),
-            // Beside each run there are other programs.
+            // Beside each run there are other programs; what a row does not show is not that of all.
             (Some(seen), false) if reason.check == neighbours::CHECK.name => {
-                seen.split(' ').take(2).collect()
+                let start: String = seen.split(' ').take(2).collect();
+                format!("{start}{}", seen.contains("not shown"))
             }
             (Some(seen), false) => without_numbers(seen),
             (None, false) => String::new(),

@@ -24,7 +24,7 @@ Which of flock and sysv is fairer with 200 processes? | lockscale | 1 | flock 33
 /// Questions that the printed table and its lines must answer, in the same columns.
 const IN_A_TERMINAL: &str = "\
 Which of flock and sysv serves its workers more evenly? | contend | 1 | The order of service differs | (in order)
-Is one of the two faster, and what would show it? | contend | 1 | a hold of 1 ms allows 1,000 locks/s at most | 95 % of that or more (flock 962, sysv 959) | -b 0 -i 0
+Is one of the two faster, and what would show it? | contend | 1 | a hold of 1 ms allows 1,000 locks/s at most | all come close to it (flock 962, sysv 959) | -b 0 -i 0
 Which service does most with 100 clients, by how much, and what do others need more of? | services | 1 | lockd did | not judged, see the notes: zookeeper | ahead of mariadb, the second | Round trips per lock grow
 Why has a service no figures, and what should one do? | services | 1 | undisturbed it would be 0.50 to 1.04 times as much (--wait-quiet 60s)
 Is one service faster with 1,000 clients, and how sure is that? | services | 2 | the locks/s of memcached with 1,000 workers | 1 run, not tested | too few to tell: redisson, memcached

@@ -185,15 +185,16 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     };
     let noun = noun(&set.experiment.plan);
     // Codes are counted from the first request to the last, the others within the windows.
-    let outside = match codes.values().sum::<u64>() > made {
-        true => ", with those outside the windows",
-        false => "",
+    let (within, outside) = match codes.values().sum::<u64>() > made {
+        true => (" within the windows", "including those outside, "),
+        false => ("", ""),
     };
     let answered = match each.is_empty() {
         true => "none answered".to_owned(),
-        false => format!("{}{outside}", each.join(", ")),
+        false => format!("{outside}{}", each.join(", ")),
     };
-    let mut said = vec![format!("{}: {share} ({answered}).", counted(made, noun))];
+    let made = counted(made, noun);
+    let mut said = vec![format!("{made}{within}: {share} ({answered}).")];
     said.extend(null(set));
     said
 }

@@ -57,6 +57,8 @@ pub(crate) struct Beside<'v, 'a> {
     pub(super) order: Order,
     /// The place of the last that can be judged.
     worst: usize,
+    /// The targets whose point is INVALID.
+    invalid: Vec<String>,
     /// The second beside the best, where there is a look at the worst.
     next: Option<Look>,
 }
@@ -90,8 +92,11 @@ pub(crate) fn beside<'v, 'a>(
     let (worst, order) = tried.find(is_judged).unwrap_or_else(|| of_best(last));
     let is_look = matches!(order, Order::Looked(_)) && worst > 1;
     let second = ranked.get(1).filter(|_| is_look);
+    let invalid = view.all.iter();
+    let invalid = invalid.filter(|point| point.at == at && !point.is_usable());
     let mut found = Beside {
         figure,
+        invalid: invalid.map(|point| short(point.target)).collect(),
         next: second
             .and_then(|(second, _)| look(figure, best, second, worst + 1))
             .filter(|look| look.chance <= MOST),
@@ -353,10 +358,11 @@ impl Beside<'_, '_> {
         };
         let mut all: Vec<String> = self.ranked.iter().map(told).collect();
         let beyond = all.split_off(self.worst + 1);
-        let not_judged = match beyond.is_empty() {
-            true => String::new(),
-            false => format!("; not judged, see the notes: {}", beyond.join(", ")),
-        };
+        let not_judged = [("not judged, see the notes", &beyond), ("INVALID", &self.invalid)]
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(why, names)| format!("; {why}: {}", names.join(", ")))
+            .collect::<String>();
         match all.len() > NAMED {
             false => all.join(", ") + &not_judged,
             true => format!(

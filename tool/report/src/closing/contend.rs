@@ -137,9 +137,6 @@ pub(super) fn capped(view: &View<'_, '_>) -> Vec<Values> {
     let most = view.plan().key_count() as f64 * 1e9 / hold.span().0.max(1) as f64;
     values.push(("hold", exact(hold.span())));
     values.push(("most", significant(most, 1)));
-    // All reach that or more: it is cut, not rounded.
-    let share = 100.0 * found.least_of_ideal().unwrap_or(0.0);
-    values.push(("share", format!("{:.0} %", share.floor())));
     vec![values]
 }
 

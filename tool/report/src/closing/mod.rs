@@ -131,8 +131,8 @@ static CLAUSES: &[Clause] = &[
     (CONTEND, "CPU", Told(contend::cpu_growth), "{said}."),
     (CONTEND, "CPU", Told(contend::waiting), EACH),
     (CONTEND, "Throughput", Told(contend::capped),
-        "No difference is shown{with}: a hold of {hold} allows {most} locks/s at most, and all reach \
-         {share} of that or more ({list}). To compare the locks themselves: -b 0 -i 0 (no hold, no pause)."),
+        "No difference is shown{with}: a hold of {hold} allows {most} locks/s at most, and all come \
+         close to it ({list}). To compare the locks themselves: -b 0 -i 0 (no hold, no pause)."),
     (CLOSED, "Throughput", Ordered(THROUGHPUT, "throughput", ["does", "did"]),
         "{best} {verb} {times} times the {per}s/s of {worst}"),
     (CLOSED, "Throughput", Told(contend::rate_of_one), "{value} {per}s/s{with}{share}."),

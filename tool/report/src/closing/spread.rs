@@ -78,8 +78,8 @@ fn neither(points: &[&PointSummary<'_>], pair: &Pair) -> String {
     );
     match busiest.reduce(f64::max) {
         Some(busiest) if busiest > IDLE_ENOUGH => format!(
-            ": {did}, but the busiest was busy for {:.0} % of its time (up to {:.0} % it is not the \
-             limit)",
+            ": {did}, but one of them was busy for {:.0} % of its time (at most {:.0} % names the \
+             server)",
             100.0 * busiest,
             100.0 * IDLE_ENOUGH
         ),
@@ -212,7 +212,7 @@ mod tests {
                 SAME,
                 [0.71, 0.4],
                 [Undecided, Undecided],
-                "but the busiest was busy for 71 % of its time",
+                "but one of them was busy for 71 % of its time",
             ),
             (SAME, [0.5, 0.71], [Undecided, Undecided], "undecided"),
             (
