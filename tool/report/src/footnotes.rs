@@ -105,7 +105,11 @@ fn text(note: &Note<'_>, all: usize) -> String {
     };
     match (same, is_many) {
         (true, _) => format!("{rows}: {}", reason.text),
-        (false, _) => format!("{rows} (figures of row {}, the worst): {}", worst + 1, reason.text),
+        (false, _) => format!(
+            "{rows} (figures of row {}, the worst): {}",
+            worst + 1,
+            reason.text
+        ),
     }
 }
 
@@ -181,7 +185,9 @@ mod tests {
         });
         assert_eq!(
             texts,
-            ["rows 2, 4 (figures of row 2, the worst): the window holds 2 rotations; fairness needs 10 (-t 25)"]
+            [
+                "rows 2, 4 (figures of row 2, the worst): the window holds 2 rotations; fairness needs 10 (-t 25)"
+            ]
         );
     }
 
@@ -264,7 +270,9 @@ mod tests {
         }
         assert_eq!(
             Footnotes::number(&points).texts(),
-            ["rows 1-4 (figures of row 2, the worst): other programs (cc (1) 9 %) kept it for 56.7 %"]
+            [
+                "rows 1-4 (figures of row 2, the worst): other programs (cc (1) 9 %) kept it for 56.7 %"
+            ]
         );
     }
 

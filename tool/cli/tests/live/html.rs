@@ -308,7 +308,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
     let page = place.read("page.html");
     assert!(page.contains("This experiment ended early: interrupted"));
     // Two short runs that other programs spoilt have no figure to draw.
-    let disturbed = page.contains("kept it from its CPUs");
+    let disturbed = page.contains("other programs");
     assert!(disturbed || page.contains("class=\"pt mark c0 s0\""));
     // Without a finished point there is no page, and no empty file.
     let mut run = place

@@ -358,11 +358,14 @@ impl Beside<'_, '_> {
         };
         let mut all: Vec<String> = self.ranked.iter().map(told).collect();
         let beyond = all.split_off(self.worst + 1);
-        let not_judged = [("not judged, see the notes", &beyond), ("INVALID", &self.invalid)]
-            .into_iter()
-            .filter(|(_, names)| !names.is_empty())
-            .map(|(why, names)| format!("; {why}: {}", names.join(", ")))
-            .collect::<String>();
+        let not_judged = [
+            ("not judged, see the notes", &beyond),
+            ("INVALID", &self.invalid),
+        ]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(why, names)| format!("; {why}: {}", names.join(", ")))
+        .collect::<String>();
         match all.len() > NAMED {
             false => all.join(", ") + &not_judged,
             true => format!(

@@ -89,9 +89,9 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
              as the number to the power of {:.2}",
             printed.ln() / (most as f64 / least as f64).ln()
         ),
-        Outcome::Differs if printed < 1.0 && ratio.ratio < 1.0 => format!(
-            "each {unit} costs less with {to} than with {from} ({printed:.2} times)"
-        ),
+        Outcome::Differs if printed < 1.0 && ratio.ratio < 1.0 => {
+            format!("each {unit} costs less with {to} than with {from} ({printed:.2} times)")
+        }
         _ => format!(
             "each {unit} perhaps costs {printed:.2} times as much with {to} as with {from} ({})",
             undecided_between(&ratio)

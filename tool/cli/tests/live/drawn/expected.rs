@@ -108,7 +108,12 @@ fn busiest(run: &Run) -> Option<f64> {
 }
 
 /// Those that are taken from the runs that others did not disturb.
-const OF_TIMED: [&str; 4] = ["Workers that got", "Dispersion", "Jain's", "CPU time of the"];
+const OF_TIMED: [&str; 4] = [
+    "Workers that got",
+    "Dispersion",
+    "Jain's",
+    "CPU time of the",
+];
 
 /// Distributions whose percentiles are bands, by title.
 const SPREADS: &[(&str, Times)] = read! {
