@@ -276,6 +276,33 @@ mod tests {
         );
     }
 
+    /// A row that showed its times carried a note by which they are not shown.
+    #[test]
+    fn what_some_rows_do_not_show_has_a_note_of_its_own() {
+        let set = made::set();
+        let mut points = summarize(&set.experiment, &set.runs);
+        let hides = ["", ", so that times are not shown", "", ""];
+        for (point, hidden) in points.iter_mut().zip(hides) {
+            let seen = format!("other programs (cc (1) 9 %) kept it{hidden}");
+            point.verdict.reasons = vec![Reason {
+                check: neighbours::CHECK.name.to_owned(),
+                is: Status::Suspect,
+                unit: neighbours::CHECK.unit.to_owned(),
+                text: seen.clone(),
+                seen: Some(seen),
+                ..Reason::default()
+            }];
+        }
+        let notes = Footnotes::number(&points);
+        assert_eq!(
+            notes.texts(),
+            [
+                "rows 1, 3, 4: other programs (cc (1) 9 %) kept it",
+                "other programs (cc (1) 9 %) kept it, so that times are not shown"
+            ]
+        );
+    }
+
     #[test]
     fn rows_in_a_row_are_a_range() {
         assert_eq!(ranges(&[2]), "2");

@@ -27,7 +27,7 @@ Which of flock and sysv serves its workers more evenly? | contend | 1 | The orde
 Is one of the two faster, and what would show it? | contend | 1 | a hold of 1 ms allows 1,000 locks/s at most | all come close to it (flock 962, sysv 959) | -b 0 -i 0
 Which service does most with 100 clients, by how much, and what do others need more of? | services | 1 | lockd did | not judged, see the notes: zookeeper | ahead of mariadb, the second | Round trips per lock grow
 Why has a service no figures, and what should one do? | services | 1 | undisturbed it would be 0.50 to 1.04 times as much (--wait-quiet 60s)
-Is one service faster with 1,000 clients, and how sure is that? | services | 2 | the locks/s of memcached with 1,000 workers | 1 run, not tested | too few to tell: redisson, memcached
+Is one service faster with 1,000 clients, and how sure is that? | services | 2 | the locks/s of memcached with 1,000 workers | 1 run, not tested | INVALID: redis, postgres | too few to tell: redisson, memcached
 What does a held lock take of the server's memory? | services | 3 | The server's memory for each held lock: lockd 88 bytes
 How soon is a lock granted again after a fault? | services | 4 | Worst case: lockd 12 ms (server killed), redis 1.9 s (owner paused)
 From how many connections on is connect() slow, why, and how is that avoided? | connect-20k | 1 | Cliff | Why | Avoid

@@ -242,4 +242,36 @@ mod tests {
              from its release."
         );
     }
+
+    /// Beside "kept in 10 of 50 runs" a reader did not know whether the promise was kept.
+    #[test]
+    fn beside_a_promise_stands_in_how_many_runs_it_was_kept() {
+        let said = |promised, is_struck: fn(&str) -> bool| {
+            let mut set = made::recovered();
+            let struck = set.runs.iter_mut().filter(|run| {
+                let fault = run.at.fault.map(|fault| fault.to_string());
+                run.target == "flock" && fault.is_some_and(|fault| is_struck(&fault))
+            });
+            for recovery in struck.filter_map(|run| run.recovery.as_deref_mut()) {
+                recovery.promised = Some(promised);
+            }
+            line(&set, "Promise")
+        };
+        let survives = "flock: a hold that is renewed is to survive the loss of one server (failover): it \
+                        did in ";
+        for (is_struck, how_often) in [
+            ((|fault| fault == "stop") as fn(&str) -> bool, "all "),
+            (|_| true, "1 of "),
+        ] {
+            let said = said(true, is_struck);
+            assert!(
+                said.starts_with(&format!("{survives}{how_often}")),
+                "{said}"
+            );
+        }
+        assert_eq!(
+            said(false, |_| true),
+            "flock: a hold need not survive the loss of one server."
+        );
+    }
 }
