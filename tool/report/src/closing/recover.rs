@@ -92,7 +92,7 @@ fn keepalive(after_s: u64) -> String {
     )
 }
 
-/// What the loss of one server may do to a hold, by the targets' promises, and what it did.
+/// Whether a hold is to survive the loss of one server, and in how many runs it did.
 pub(super) fn promised(view: &View<'_, '_>) -> Vec<Values> {
     each(&view.points, |points| {
         let promise = |point: &&PointSummary<'_>| {

@@ -4,7 +4,7 @@ use super::beside::targets;
 use super::{Values, View, shared};
 use crate::requests::short;
 use jostle_model::record::LimitedBy;
-use jostle_stats::spread::{IDLE_ENOUGH, Pair, SAME, busy};
+use jostle_stats::spread::{IDLE_ENOUGH, MORE, Pair, SAME, busy};
 use jostle_stats::summary::PointSummary;
 
 /// The bottleneck of each target, with the numbers of generators.
@@ -53,7 +53,7 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
                         n => format!("are {n}"),
                     }
                 )),
-                (None, Some(pair)) => Some(neither(points, &pair)),
+                (None, Some(pair)) => Some(format!(": {}", undecided(points, &pair))),
                 (None, None) => Some(": no listed number is twice another".to_owned()),
             }
         });
@@ -66,27 +66,33 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
     said
 }
 
-/// Which of the two conditions that name the server this pair misses.
-fn neither(points: &[&PointSummary<'_>], pair: &Pair) -> String {
-    let of_pair = |point: &&&PointSummary<'_>| {
-        [Some(pair.few), Some(pair.many)].contains(&point.at.generators)
-    };
-    let busiest = points.iter().filter(of_pair).filter_map(|p| busy(p));
+/// Why a pair of points leaves the limit open.
+fn undecided(points: &[&PointSummary<'_>], pair: &Pair) -> String {
+    let Pair {
+        few, many, ratio, ..
+    } = pair;
     let did = format!(
-        "{} generators did {:.3} to {:.3} times as much as {}",
-        pair.many, pair.ratio.low, pair.ratio.high, pair.few
+        "{many} generators did {:.3} to {:.3} times as much as {few}",
+        ratio.low, ratio.high
     );
+    if ratio.low > MORE {
+        return format!("{did}, which tells nothing about {many}");
+    }
+    if ratio.low < SAME.0 || ratio.high > SAME.1 {
+        let (low, high) = SAME;
+        return format!("{did} ({low} to {high} names the server, over {MORE} the generators)");
+    }
+    let of_pair =
+        |point: &&&PointSummary<'_>| [Some(*few), Some(*many)].contains(&point.at.generators);
+    let busiest = points.iter().filter(of_pair).filter_map(|p| busy(p));
     match busiest.reduce(f64::max) {
-        Some(busiest) if busiest > IDLE_ENOUGH => format!(
-            ": {did}, but one of them was busy for {:.0} % of its time (at most {:.0} % names the \
+        Some(busiest) => format!(
+            "{did}, but one of them was busy for {:.0} % of its time (at most {:.0} % names the \
              server)",
             100.0 * busiest,
             100.0 * IDLE_ENOUGH
         ),
-        _ => format!(
-            ": {did} ({} to {} names the server, more the generators)",
-            SAME.0, SAME.1
-        ),
+        None => format!("{did}, but how busy they were is not known"),
     }
 }
 
@@ -219,7 +225,20 @@ mod tests {
                 &[1.06, 1.0, 1.1, 1.02, 1.2, 1.0],
                 [0.5, 0.4],
                 [Undecided, Undecided],
-                "(0.95 to 1.05 names the server, more the generators)",
+                "(0.95 to 1.05 names the server, over 1.05 the generators)",
+            ),
+            // Both conditions are missed: the first is told.
+            (
+                &[1.06, 1.0, 1.1, 1.02, 1.2, 1.0],
+                [0.8, 0.4],
+                [Undecided, Undecided],
+                "(0.95 to 1.05 names the server, over 1.05 the generators)",
+            ),
+            (
+                &[1.6; 6],
+                [0.6, 0.5],
+                [Generator, Undecided],
+                "6 generators did 1.600 to 1.600 times as much as 3, which tells nothing about 6",
             ),
             (
                 &[1.6; 3],

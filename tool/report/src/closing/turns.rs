@@ -77,7 +77,7 @@ fn turns(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
     })
 }
 
-/// What is known of how the workers of several targets were served, or of one.
+/// How much is known about the order in which workers were served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fair {
     /// A test decides which is the fairest.
