@@ -14,7 +14,7 @@ From how many open connections on does connect() get slow, and by how much? | co
 What does connect() cost with a million connections open? | connect-1M | 1 | 5.8 us in the median with 1,000 open | 9.2 us with 1,000,000
 Is there such a cliff for Unix sockets? | connect-unix | 1 | connect() has no jump | 40,000 open
 Which way to call a program is the cheapest: a process each time, a thin client, or a connection? | scope | 1 | procd 26 us | procd-call 225 us | 1.8 ms
-Who was the limit when the generators were weak? | cern | 1 | With 3 and 6 generators the generators were the limit | gen.
+Who was the limit when the generators were weak? | cern | 1 | With 3 generators the generators were the limit | gen.
 Who was the limit when they were strong? | cern | 2 | the server was the limit | server
 How long does a lock stay taken when its owner is killed? | recover-zookeeper | 1 | zookeeper owner killed median 2.55 s
 Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The server of redis uses | lockd 1.1 us | redis 5.9 us
@@ -31,7 +31,7 @@ Is one service faster with 1,000 clients, and how sure is that? | services | 2 |
 What does a held lock take of the server's memory? | services | 3 | The server's memory for each held lock: lockd 88 bytes
 How soon is a lock granted again after a fault? | services | 4 | Worst case: lockd 12 ms (server killed), redis 1.9 s (owner paused)
 From how many connections on is connect() slow, why, and how is that avoided? | connect-20k | 1 | Cliff | Why | Avoid
-Were three weak generators the limit, or the server? | cern | 1 | With 3 and 6 generators the generators were the limit
+Were three weak generators the limit, or the server? | cern | 1 | With 3 generators the generators were the limit
 Did two clients own the lock after its leader was killed? | failover | 1 | no two owners were entitled to a lock at a time";
 
 /// The title, and of the first figure the title and the labels.

@@ -4,6 +4,7 @@ use super::beside::targets;
 use super::{Values, View, shared};
 use crate::requests::short;
 use jostle_model::record::LimitedBy;
+use jostle_stats::figures;
 use jostle_stats::spread::{IDLE_ENOUGH, MORE, Pair, SAME, busy};
 use jostle_stats::summary::PointSummary;
 
@@ -26,6 +27,8 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
     };
     let mut said: Vec<String> = Vec::new();
     let weak = with(LimitedBy::Generator);
+    let (unclear, weak): (Vec<_>, Vec<_>) =
+        weak.into_iter().partition(|point| rival(point).is_some());
     if !weak.is_empty() {
         let busiest = weak.iter().filter_map(|p| busy(p)).reduce(f64::max);
         let busy = busiest.map_or(String::new(), |busy| {
@@ -37,6 +40,12 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
         said.push(format!(
             "with {} the generators were the limit{busy}: the rates are theirs, not the server's",
             generators(&weak)
+        ));
+    }
+    if let Some(rival) = unclear.iter().rev().find_map(|point| rival(point)) {
+        said.push(format!(
+            "with {} the generators lacked CPU time, but {rival}: which was the limit is not known",
+            generators(&unclear)
         ));
     }
     said.extend(server_limited(&with(LimitedBy::Target)));
@@ -64,6 +73,26 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
         ));
     }
     said
+}
+
+/// What may have limited these requests beside the generators: a busy server, or CPUs that both
+/// used. None if more generators did more, or if nothing is seen.
+fn rival(point: &PointSummary<'_>) -> Option<String> {
+    let pair = point.attribution.as_ref().and_then(|found| found.pair);
+    let more_did_more =
+        |pair: Pair| pair.limit == LimitedBy::Generator && Some(pair.few) == point.at.generators;
+    if pair.is_some_and(more_did_more) {
+        return None;
+    }
+    let spread = point.runs.first()?.spread.as_deref()?;
+    if spread.disjoint != Some(true) {
+        return Some(format!(
+            "may have shared it with the server ({})",
+            spread.budgets
+        ));
+    }
+    let cpus = point.median(figures::SERVER_CPU)? * point.median(figures::THROUGHPUT)? / 1e6;
+    (cpus > IDLE_ENOUGH).then(|| format!("the server used {cpus:.2} CPUs"))
 }
 
 /// Why a pair of points leaves the limit open.
@@ -273,6 +302,39 @@ mod tests {
             said.contains("undecided who was the limit: both may use CPU 0,1"),
             "{said}"
         );
+    }
+
+    /// 4 generators were busy for 97 % of their time, and so was the server, or both had one CPU.
+    #[test]
+    fn busy_generators_are_no_limit_where_the_server_is_busy_or_shares_their_cpus() {
+        let pinned = |spread: &mut Spread| {
+            spread.disjoint = Some(false);
+            spread.budgets = "both may use CPU 0".to_owned();
+        };
+        let mut runs_of_busy = runs(&[1.0; 6], [0.95, 0.97], |_| {});
+        for run in &mut runs_of_busy {
+            run.server = Some(jostle_model::record::Server {
+                cpu_us_per_operation: Some(0.95e6 / run.throughput_per_s),
+                ..Default::default()
+            });
+        }
+        for (runs, rival) in [
+            (runs_of_busy, "but the server used 0.95 CPUs"),
+            (
+                runs(&[1.0; 6], [0.95, 0.97], pinned),
+                "but may have shared it with the server (both may use CPU 0)",
+            ),
+        ] {
+            let (limits, said) = found(&runs);
+            assert_eq!(limits, [Some(LimitedBy::Generator); 2]);
+            assert_eq!(
+                said,
+                format!(
+                    "With 3 and 6 generators the generators lacked CPU time, {rival}: which was \
+                     the limit is not known."
+                )
+            );
+        }
     }
 
     #[test]
