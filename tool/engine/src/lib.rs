@@ -24,6 +24,7 @@ mod run;
 mod schedule;
 mod spread;
 pub mod takes;
+mod trip;
 pub mod world;
 
 pub use jostle_worker::order;

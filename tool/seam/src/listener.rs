@@ -2,18 +2,16 @@
 //! server that does not report its process can be read. Only for servers of this host, and
 //! without root only for this user's.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// The process that listens on this TCP port; None if there is none, if several
 /// share it, or if we may not look.
 pub fn process(port: u16) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let text: String = tables
-        .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .collect();
-    let sockets = listening(&text, port);
+    let files = tables.iter().filter_map(|table| File::open(table).ok());
+    let sockets: Vec<String> = files.flat_map(|file| listening(file, port)).collect();
     let mut holders = fs::read_dir("/proc")
         .ok()?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
@@ -24,17 +22,24 @@ pub fn process(port: u16) -> Option<u32> {
     }
 }
 
-/// The inodes of the sockets that listen on the port, by tables of proc(5).
-fn listening(tables: &str, port: u16) -> Vec<String> {
+/// The inodes of the sockets that listen on the port. A table has all that listen first
+/// (Documentation/networking/proc_net_tcp.rst); once one is found, the rest, which may be tens
+/// of thousands of closed connections, is not read.
+fn listening(table: File, port: u16) -> Vec<String> {
     const LISTEN: &str = "0A";
     let here = format!(":{port:04X}");
-    let lines = tables.lines().map(|line| line.split_whitespace().collect());
-    lines
-        .filter(|words: &Vec<&str>| {
-            words.len() > 9 && words[1].ends_with(&here) && words[3] == LISTEN
-        })
-        .map(|words| format!("socket:[{}]", words[9]))
-        .collect()
+    let mut inodes = Vec::new();
+    for line in BufReader::new(table).lines().skip(1).map_while(Result::ok) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let listens = words.len() > 9 && words[3] == LISTEN;
+        if !listens && !inodes.is_empty() {
+            break;
+        }
+        if listens && words[1].ends_with(&here) {
+            inodes.push(format!("socket:[{}]", words[9]));
+        }
+    }
+    inodes
 }
 
 fn holds(pid: u32, sockets: &[String]) -> bool {
