@@ -2,11 +2,10 @@
 //! share. The columns of a single workload are in that workload's module.
 
 use crate::connect;
-use crate::format::{grouped, plus_minus, significant, time};
+use crate::format::{plus_minus, significant, time};
 use crate::grid::DETAIL;
 use crate::requests::short;
 use jostle_model::plan::Workload;
-use jostle_model::record::PerWorker;
 use jostle_stats::figures::{self, Figure};
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
@@ -42,8 +41,6 @@ pub(crate) struct Column {
 pub(crate) enum Cell {
     /// The median of a figure, and how it is printed.
     Median(&'static Figure, fn(f64) -> String),
-    /// A count of the workers' turns.
-    PerWorker(fn(&PerWorker) -> u64),
     /// Anything else.
     Words(Words),
 }
@@ -66,7 +63,6 @@ impl Column {
     pub(crate) fn of(&self, point: &PointSummary<'_>) -> Option<String> {
         match self.cell {
             Cell::Median(figure, print) => point.median(figure).map(print),
-            Cell::PerWorker(of) => point.per_worker.as_ref().map(of).map(grouped),
             Cell::Words(words) => words(point),
         }
     }

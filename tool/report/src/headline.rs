@@ -1,16 +1,15 @@
 //! The headline table: one row for each point, and the notes at its foot.
 
 use crate::columns::{
-    Cell, Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED,
-    WORKERS, WORKERS_AND_NAMES, always, cpu, figure, half_interval, longest_wait, measured_by,
-    median, micros, once, one_bound, server_cpu, three, throughput, two,
+    Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED, WORKERS,
+    WORKERS_AND_NAMES, always, cpu, figure, half_interval, longest_wait, measured_by, median,
+    micros, once, one_bound, server_cpu, three, throughput, two,
 };
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use crate::requests::{self, named_once};
 use crate::workloads::shown;
-use jostle_model::record::PerWorker;
 use jostle_stats::figures;
 use jostle_stats::summary::PointSummary;
 
@@ -45,22 +44,20 @@ pub(crate) static COLUMNS: &[Column] = &[
     })
     .detail(),
     figure(["longest", "wait"], longest_wait).rank(3),
-    turns(["fewest", "turns"], |shares| shares.min).rank(1),
-    turns(["", "most"], |shares| shares.max).rank(1),
-    turns(["got", "none"], |shares| shares.none).rank(6),
+    figure(["turns per", "worker"], |point| {
+        let turns = point.per_worker.as_ref()?;
+        Some(format!("{} to {}", grouped(turns.min), grouped(turns.max)))
+    })
+    .rank(1),
+    figure(["got", "none"], |point| {
+        point.per_worker.as_ref().map(|turns| grouped(turns.none))
+    })
+    .rank(6),
     cpu(["CPU us", "/lock"]),
     server_cpu(["server", "us/lock"]),
     ROUND_TRIPS,
     NETWORK,
 ];
-
-/// How many turns workers had, or how many workers had none.
-const fn turns(title: [&'static str; 2], of: fn(&PerWorker) -> u64) -> Column {
-    Column {
-        cell: Cell::PerWorker(of),
-        ..figure(title, |_| None)
-    }
-}
 
 /// The columns of workloads whose runs end with their operations.
 pub(crate) static COUNTED: &[Column] = &[

@@ -19,11 +19,11 @@ Who was the limit when they were strong? | cern | 2 | the server was the limit |
 How long does a lock stay taken when its owner is killed? | recover-zookeeper | 1 | zookeeper owner killed median 2.55 s
 Which server needs less CPU for a held lock, lockd or redis? | old | 5 | The server of redis uses | lockd 1.1 us | redis 5.9 us
 Which of the two answers faster when two workers ask for one lock after another? | old | 2 | p99 time to acquire | lockd 105 us | redis 2.3 ms
-Which of flock and sysv is fairer with 200 processes? | lockscale | 1 | flock 33 to 74 (varied as if by lot) | sysv 52 to 53 (in order)";
+Which of flock and sysv is fairer with 200 processes? | lockscale | 1 | flock 33 to 74 (varied as if drawn at random) | sysv 52 to 53 (in order)";
 
 /// Questions that the printed table and its lines must answer, in the same columns.
 const IN_A_TERMINAL: &str = "\
-Which of flock and sysv serves its workers more evenly? | contend | 1 | The order of service differs | (in order)
+Which of flock and sysv serves its workers more evenly? | contend | 1 | The targets differ in the order of service | (in order)
 Is one of the two faster, and what would show it? | contend | 1 | a hold of 1 ms allows 1,000 locks/s at most | all come close to it (flock 962, sysv 959) | -b 0 -i 0
 Which service does most with 100 clients, by how much, and what do others need more of? | services | 1 | lockd did | not judged, see the notes: zookeeper | ahead of mariadb, the second | Round trips per lock grow
 Why has a service no figures, and what should one do? | services | 1 | undisturbed it would be 0.50 to 1.04 times as much (--wait-quiet 60s)

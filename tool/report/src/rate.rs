@@ -76,14 +76,21 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
         grouped(all.in_flight),
     )];
     if all.dropped_at_end > 0 {
+        let waited = match all.dropped_at_end == all.dropped {
+            true => "All".to_owned(),
+            false => format!("{} of the", grouped(all.dropped_at_end)),
+        };
         said.push(format!(
-            "{} of the dropped requests still waited when a window closed.",
-            grouped(all.dropped_at_end)
+            "{waited} dropped requests were still waiting to be sent when their window closed."
         ));
     }
     said.extend(
-        open_loop::percentile(&runs, "canary_lag_ns", "p99")
-            .map(|late| format!("A process that only sleeps woke {} late (p99).", time(late))),
+        open_loop::percentile(&runs, "canary_lag_ns", "p99").map(|late| {
+            format!(
+                "A control process, which only sleeps, woke up {} late (p99).",
+                time(late)
+            )
+        }),
     );
     said
 }

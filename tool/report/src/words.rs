@@ -49,8 +49,7 @@ words! {
     "of max" | "maximum": "The measured rate by that of a lock which costs nothing: 1 / hold, or with few workers workers / (hold + idle).";
     "idle though wanted": "Share of the time in which nobody owned the lock although a worker waited for it.";
     "longest wait": "The longest wait of any worker in any run, those included that the end of a run cut off.";
-    "fewest turns" | "fewest" | "turns": "How often the worker with the fewest turns got the lock, in the run of median spread.";
-    "most": "How often the worker with the most turns got the lock, in the same run.";
+    "turns per worker" | "turns" | "per worker": "How often the workers with the fewest and with the most turns got the lock, in the run of median spread.";
     "got none" | "none": "Workers that never got the lock, in the same run.";
     "CPU us /lock" | "CPU us /op" | "CPU us /req" | "CPU us /req." | "CPU us": "CPU time of the workers for each operation, waiting included, in microseconds.";
     "CPU us client" | "client": "CPU time of the client for each connection, in microseconds.";
@@ -145,8 +144,8 @@ words! {
     "send us" | "send": "Time to send a request, in microseconds.";
     "reply us" | "reply": "Time until the reply is read, in microseconds.";
     // Lines.
-    "Fairness": "How evenly workers get the lock. `in order`: as a queue. `varied as if by lot`: no test tells the counts from those of a lottery. `evenly`: close to equal, though no queue.";
-    "varied as if by lot" | "lot": "The turns of the workers vary as if each were drawn by lot; a test of their dispersion does not tell them from that.";
+    "Fairness": "How evenly workers get the lock. `in order`: as a queue. `varied as if drawn at random`: no test tells the counts from those of a lottery. `evenly`: close to equal, though no queue.";
+    "varied as if drawn at random" | "lot": "The turns of the workers vary as if each were drawn by lot; a test of their dispersion does not tell them from that.";
     "evenly": "The turns of the workers are closer to equal than by lot.";
     "Wait": "How long workers wait for the lock.";
     "Throughput": "Operations a second, of all workers together.";

@@ -175,7 +175,7 @@ fn unknown(name: &str, typed: &str) -> String {
         text += &format!("\n  {heading}: {}", names.join(", "));
     }
     text + "\nA lock of your own is lib:PATH.so (a shared library) or pipe:COMMAND (a program that \
-            answers lines). `jostle targets NAME` describes one target."
+            replies to each line it reads). `jostle targets NAME` describes one target."
 }
 
 /// The beginning of a name, so that a file pasted as a name does not fill the terminal.
@@ -207,12 +207,14 @@ fn own(name: &str, typed: &str) -> Option<String> {
     let path = name.split('?').next().unwrap_or(name);
     let is_library = path.ends_with(".so") || path.contains(".so.");
     if name.contains(char::is_whitespace) {
-        Some(format!("`pipe:{typed}` (a program that answers lines)"))
+        Some(format!(
+            "`pipe:{typed}` (a program that replies to each line it reads)"
+        ))
     } else if is_library {
         Some(format!("`lib:{typed}` (a lock of your own)"))
     } else if path.starts_with(['/', '.']) {
         Some(format!(
-            "`flock:{typed}` (a file lock) or `pipe:{typed}` (a program that answers lines)"
+            "`flock:{typed}` (a file lock) or `pipe:{typed}` (a program that replies to each line it reads)"
         ))
     } else {
         None

@@ -329,7 +329,8 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// `3 runs: an impression, which best and worst of 8 equal targets would give in 30 of 100 cases`.
+    /// `3 runs: too few for a test, so an impression; by chance two equal targets would differ
+    /// like this in 10 of 100 cases`.
     fn looked(&self, look: &Look) -> String {
         let judged = &self.ranked[..=self.worst];
         let all = judged.iter().map(|(point, _)| point.runs.len()).min();
@@ -342,7 +343,8 @@ impl Beside<'_, '_> {
             n => format!("best and worst of {n} equal targets"),
         };
         format!(
-            "{runs}: an impression, which {equal} would give in {} of 100 cases",
+            "{runs}: too few for a test, so an impression; by chance {equal} would differ like \
+             this in {} of 100 cases",
             percent_of(look.chance)
         )
     }

@@ -111,7 +111,7 @@ static CLAUSES: &[Clause] = &[
     (CONTEND, "Fairness", Told(contend::alone), "{said}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Fairest)), "{best} is the fairest{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Ways)),
-        "The order of service differs{with}. Turns per worker: {list}."),
+        "The targets differ in the order of service{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alike)),
         "No difference is shown{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alone)), "Turns per worker{with}: {list}."),

@@ -160,7 +160,7 @@ fn way_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<&'static str>
     Some(match served(plan, point)? {
         Service::Queue => "in order",
         Service::Even => "evenly",
-        Service::Lottery => "varied as if by lot",
+        Service::Lottery => "varied as if drawn at random",
         Service::Uneven => "some had more than others",
         Service::Favour => "some had far more than others",
     })

@@ -237,7 +237,8 @@ fn unanchored(base: &PointSummary<'_>, new: &PointSummary<'_>, how: How) -> Stri
     match (how.paired, without(base), without(new)) {
         (true, ..) => moved(base, new).unwrap_or_else(|| "no block has runs of both".to_owned()),
         (_, false, false) => moved(base, new).unwrap_or_else(|| {
-            "the machine was in another state for all runs: measure again, or both in one sitting"
+            "no run of BASE had the machine in the same state as a run of NEW: measure both \
+             again, in one sitting"
                 .to_owned()
         }),
         (_, true, true) => "neither has an anchor".to_owned(),

@@ -233,7 +233,7 @@ fn each_way_of_serving_has_its_words() {
             (0..100).map(|i| 494 + i % 13).collect(),
             "494 to 506 (evenly)",
         ),
-        (lottery(100, 50, 3), " (varied as if by lot)"),
+        (lottery(100, 50, 3), " (varied as if drawn at random)"),
         (
             (0..100).map(|i| if i < 50 { 20 } else { 80 }).collect(),
             "20 to 80 (some had far more than others)",
