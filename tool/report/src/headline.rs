@@ -46,7 +46,11 @@ pub(crate) static COLUMNS: &[Column] = &[
     figure(["longest", "wait"], longest_wait).rank(3),
     figure(["turns per", "worker"], |point| {
         let turns = point.per_worker.as_ref()?;
-        Some(format!("{} to {}", grouped(turns.min), grouped(turns.max)))
+        let (min, max) = (grouped(turns.min), grouped(turns.max));
+        Some(match turns.min == turns.max {
+            true => min,
+            false => format!("{min}..{max}"),
+        })
     })
     .rank(1),
     figure(["got", "none"], |point| {

@@ -49,7 +49,7 @@ words! {
     "of max" | "maximum": "The measured rate by that of a lock which costs nothing: 1 / hold, or with few workers workers / (hold + idle).";
     "idle though wanted": "Share of the time in which nobody owned the lock although a worker waited for it.";
     "longest wait": "The longest wait of any worker in any run, those included that the end of a run cut off.";
-    "turns per worker" | "turns" | "per worker": "How often the workers with the fewest and with the most turns got the lock, in the run of median spread.";
+    "turns per worker" | "turns" | "per worker": "How often the workers got the lock: the fewest and the most turns, in the run of median spread.";
     "got none" | "none": "Workers that never got the lock, in the same run.";
     "CPU us /lock" | "CPU us /op" | "CPU us /req" | "CPU us /req." | "CPU us": "CPU time of the workers for each operation, waiting included, in microseconds.";
     "CPU us client" | "client": "CPU time of the client for each connection, in microseconds.";

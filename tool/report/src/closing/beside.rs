@@ -295,7 +295,7 @@ impl Beside<'_, '_> {
             Order::Decided => (now, format!("{says}{{with}} ({{list}}).")),
             Order::Looked(_) => (
                 then,
-                format!("{says}{{with}} ({{list}}; {{look}}){{next}}."),
+                format!("{says}{{with}} ({{list}}){{next}}. {{look}}."),
             ),
             Order::Same => (
                 now,
@@ -329,8 +329,8 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// `3 runs: too few for a test, so an impression; by chance two equal targets would differ
-    /// like this in 10 of 100 cases`.
+    /// `3 runs are too few for a test, so this is an impression: by chance two equal targets
+    /// would differ like this in 10 of 100 cases`.
     fn looked(&self, look: &Look) -> String {
         let judged = &self.ranked[..=self.worst];
         let all = judged.iter().map(|(point, _)| point.runs.len()).min();
@@ -343,8 +343,8 @@ impl Beside<'_, '_> {
             n => format!("best and worst of {n} equal targets"),
         };
         format!(
-            "{runs}: too few for a test, so an impression; by chance {equal} would differ like \
-             this in {} of 100 cases",
+            "{runs} are too few for a test, so this is an impression: by chance {equal} would \
+             differ like this in {} of 100 cases",
             percent_of(look.chance)
         )
     }

@@ -108,8 +108,8 @@ fn undecided_between(ratio: &Ratio) -> String {
 pub(super) fn undecided(ratio: &Ratio, with_interval: String) -> String {
     match (ratio.interval, ratio.blocks) {
         (true, _) => with_interval,
-        (false, 1) => "one run, untested".to_owned(),
-        (false, runs) => format!("{runs} runs, untested"),
+        (false, 1) => "one run, not tested".to_owned(),
+        (false, runs) => format!("{runs} usable runs, not tested"),
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(
             said(Workload::Stream, &all),
             "Each operation perhaps costs 2.00 times as much with 10,000 operations as with 1,000 \
-             (3 runs, untested)."
+             (3 usable runs, not tested)."
         );
     }
 

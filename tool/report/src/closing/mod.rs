@@ -226,7 +226,7 @@ fn filled(template: &str, values: &Values, told: &mut Vec<String>) -> String {
     for (name, value) in values {
         let again = match *name {
             "why" => Some(", for the same reason"),
-            "look" => Some("an impression"),
+            "look" => Some("This is an impression, too"),
             _ => None,
         };
         let again = again.filter(|_| !value.is_empty());

@@ -20,7 +20,7 @@ fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
     let reached = format!("{:.0} % of a server that only answers", 100.0 * ratio.ratio);
     let untested = match ratio.interval {
         true => String::new(),
-        false => format!(" ({} runs, untested)", ratio.blocks),
+        false => format!(" ({} usable runs, not tested)", ratio.blocks),
     };
     Some(match point.verdict.limited_by? {
         LimitedBy::Path => format!(
@@ -114,7 +114,11 @@ mod tests {
                 LimitedBy::Undecided,
                 "whether the path bounds it is undecided",
             ),
-            (&[0.97, 0.96], LimitedBy::Path, "(2 runs, untested)"),
+            (
+                &[0.97, 0.96],
+                LimitedBy::Path,
+                "(2 usable runs, not tested)",
+            ),
         ];
         for (shares, limit, text) in table {
             let (limited_by, clause) = said(&runs(shares));

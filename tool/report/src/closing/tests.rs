@@ -84,8 +84,8 @@ fn few_runs_give_a_look_with_its_chance() {
     assert!(
         said.starts_with("sysv did 2.0 times the locks/s of flock with 100 workers (")
             && said.contains(
-                "; 3 runs: too few for a test, so an impression; by chance two equal targets would \
-                 differ like this in 10 of 100 cases)."
+                "). 3 runs are too few for a test, so this is an impression: by chance two equal targets \
+                 would differ like this in 10 of 100 cases."
             ),
         "{said}"
     );
