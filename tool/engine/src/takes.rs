@@ -2,9 +2,9 @@
 //! it short.
 //!
 //! Computed from the plan alone: runs, windows, and for runs that end with their operations
-//! the time of one operation, as measured on two virtual CPUs. Before a measurement, a trip
-//! on this machine's loopback is measured as well. The repository's records test it. The time
-//! of a network is not included. Once pilots have run, `schedule` has better figures.
+//! the time of one operation, as measured on two virtual CPUs; the time of a trip on the
+//! loopback is measured here. The repository's records test it. The time of a network is not
+//! included. Once pilots have run, `schedule` has better figures.
 
 use crate::order::idle_ns;
 use crate::resolve::Resolved;
@@ -16,7 +16,6 @@ use jostle_model::defaults;
 use jostle_model::plan::{Fault, Plan, Workload};
 use jostle_model::record::At;
 use jostle_model::{List, Nanos};
-use jostle_sys::cpu;
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 use std::time::Duration;
@@ -43,21 +42,16 @@ const CROWDED: Nanos = Nanos::from_micros(620);
 /// Even ports of the usual range, for each source address and port of the server.
 const EVEN_PORTS: u64 = 14_116;
 
-/// All runs of all experiments, with usual times of a request.
+/// All runs of all experiments.
 pub fn takes(plans: &[Plan]) -> Nanos {
     Nanos(plans.iter().map(|plan| of_plan(plan).0).sum())
 }
 
-/// The time of experiments that are about to be run here, whose schedules may leave out more.
+/// The time of experiments that are about to be run, whose schedules may leave out more.
 pub fn takes_resolved(experiments: &[Resolved]) -> Nanos {
-    let counted = |resolved: &Resolved| !resolved.plan.workload.has_window();
-    let trip = match experiments.iter().any(counted) {
-        true => trip::measured(&cpu::allowed()),
-        false => trip::USUAL,
-    };
     let each = experiments.iter().map(|resolved| {
         let freedom = (resolved.may_drop, resolved.may_shorten);
-        of_plan_with(&resolved.plan, freedom, trip).0
+        of_plan_with(&resolved.plan, freedom).0
     });
     Nanos(each.sum())
 }
@@ -73,11 +67,11 @@ pub fn share(plans: &[Plan], spent: Duration) -> Nanos {
 
 /// One experiment of which no point may be left out, and no given window shortened.
 fn of_plan(plan: &Plan) -> Nanos {
-    of_plan_with(plan, (false, None), trip::USUAL)
+    of_plan_with(plan, (false, None))
 }
 
 /// One experiment, as the schedule will fit it into its budget.
-fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>), trip: Nanos) -> Nanos {
+fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>)) -> Nanos {
     let mut plan = plan.clone();
     plan.targets.append(&mut plan.optional);
     plan.fill_from(defaults::swept(plan.workload));
@@ -111,11 +105,11 @@ fn of_plan_with(plan: &Plan, (may_drop, may_shorten): (bool, Option<Nanos>), tri
         may_shorten,
         option: plan.workload.swept().option,
     };
-    Nanos(setup.saturating_add(runs_ns(&plan, &asked, trip)))
+    Nanos(setup.saturating_add(runs_ns(&plan, &asked)))
 }
 
 /// All runs of an experiment, in nanoseconds.
-fn runs_ns(plan: &Plan, asked: &Asked, trip: Nanos) -> u64 {
+fn runs_ns(plan: &Plan, asked: &Asked) -> u64 {
     let whole = |run_ns| Timing {
         window: Nanos(run_ns),
         warmup: Nanos::ZERO,
@@ -138,7 +132,7 @@ fn runs_ns(plan: &Plan, asked: &Asked, trip: Nanos) -> u64 {
         let pilots: Vec<Pilot> = points().map(|(_, at)| guess(plan, at)).collect();
         return schedule::fit(&pilots, &columns, asked).takes().0;
     }
-    let runs = points().map(|(target, at)| whole(run_ns(plan, target, at, trip)));
+    let runs = points().map(|(target, at)| whole(run_ns(plan, target, at)));
     let runs: Vec<Timing> = runs.collect();
     schedule::count(&runs, &columns, asked).takes().0
 }
@@ -169,7 +163,7 @@ fn launch_ns(spec: &Spec) -> u64 {
 
 /// One run of a point that ends with its operations or its faults, with the service that is
 /// launched for it.
-fn run_ns(plan: &Plan, target: &str, at: &At, trip: Nanos) -> u64 {
+fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
     let spec = Spec::parse(target).ok();
     let around = around_ns(workers);
@@ -185,8 +179,8 @@ fn run_ns(plan: &Plan, target: &str, at: &At, trip: Nanos) -> u64 {
         false => 0,
     };
     let null = plan.null.as_deref().unwrap_or(target);
-    let nulls_ns = nulls as f64 * operation_ns(plan, null, workers, trip);
-    let own_ns = each as f64 * operation_ns(plan, target, workers, trip);
+    let nulls_ns = nulls as f64 * operation_ns(plan, null, workers);
+    let own_ns = each as f64 * operation_ns(plan, target, workers);
     let kept_ns = plan.keep.map_or(0, |span| span.0 + idle_ns(span));
     around + kept_ns + (workers as f64 * (own_ns + nulls_ns)) as u64
 }
@@ -222,26 +216,25 @@ pub(crate) fn verified_ns(plan: &Plan, spec: &Spec) -> u64 {
     FAULT.0 + launched + plan.keep().0
 }
 
-/// The time that an operation adds to a run of so many workers, in nanoseconds, where a
-/// request and its reply take `trip`.
-fn operation_ns(plan: &Plan, target: &str, workers: u64, trip: Nanos) -> f64 {
+/// The time that an operation adds to a run of so many workers, in nanoseconds.
+fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
     let Ok(spec) = Spec::parse(target) else {
         return 0.0;
     };
     let piped = plan.pipeline() > 1;
-    let trip_ns = trip.0 as f64;
+    let trip_ns = || trip::here().0 as f64;
     // Wake-ups, of which a deep pipeline needs few, are most of a trip.
-    let piped_ns = 900.0 + trip_ns / 20.0;
+    let piped_ns = || 900.0 + trip_ns() / 20.0;
     let alone = match spec.entry.family {
-        Family::Service if piped => piped_ns,
-        Family::Service if plan.workload == Workload::Hold => 1.8 * trip_ns,
-        Family::Service => 2.0 * trip_ns,
+        Family::Service if piped => piped_ns(),
+        Family::Service if plan.workload == Workload::Hold => 1.8 * trip_ns(),
+        Family::Service => 2.0 * trip_ns(),
         Family::Server => jostle_targets::requests(spec.entry).map_or(0.0, |asked| {
             (asked.usual_ns)(spec.argument.as_deref()) as f64
         }),
         // Servers that only answer.
-        Family::Specimen if spec.entry.is_remote() && piped => piped_ns,
-        Family::Specimen if spec.entry.is_remote() => 2.0 * trip_ns,
+        Family::Specimen if spec.entry.is_remote() && piped => piped_ns(),
+        Family::Specimen if spec.entry.is_remote() => 2.0 * trip_ns(),
         _ => 500.0,
     };
     // Two workers do not do twice as much on two CPUs, and more do no more than two.
@@ -379,6 +372,7 @@ mod tests {
         ];
         let mut compared = 0;
         for (name, within, trip) in files {
+            trip::assume(trip);
             let (mut plan, mut rounds) = (None::<Plan>, 0);
             let (mut took, mut estimated) = (0.0, 0.0);
             for line in std::fs::read_to_string(record(name)).unwrap().lines() {
@@ -394,7 +388,7 @@ mod tests {
                             0 => end.elapsed_s,
                             _ => end.elapsed_s * f64::from(runs) / f64::from(rounds),
                         };
-                        let each = of_plan_with(&plan, (false, None), trip).as_secs_f64();
+                        let each = takes(&[plan]).as_secs_f64();
                         println!("{name}: {each:.1} s, took {once:.1} s");
                         took += once;
                         estimated += each;
@@ -414,6 +408,7 @@ mod tests {
     /// owners were let go on earlier when that file was recorded.
     #[test]
     fn the_estimate_counts_the_launching_of_services() {
+        trip::assume(trip::USUAL);
         let mut plan = None;
         let text = std::fs::read_to_string(record("services.jsonl")).unwrap();
         let mut compared = 0;
@@ -440,6 +435,7 @@ mod tests {
     /// It said 50 s, and took 30 minutes.
     #[test]
     fn a_budget_that_the_run_does_not_keep_is_no_estimate() {
+        trip::assume(trip::USUAL);
         let second = 1_000_000_000;
         let of = |workload, workers: &[u64], change: &dyn Fn(&mut Plan)| {
             let mut plan = Plan::of(workload);
@@ -469,6 +465,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_minute_is_shared_by_what_each_experiment_takes() {
+        trip::assume(trip::USUAL);
         let mut long = Plan::of(Workload::Contend);
         long.targets = vec!["flock".to_owned()];
         (long.runs, long.workers) = (Some(3), Some(List(vec![2])));
@@ -490,6 +487,7 @@ mod tests {
     /// It took 47.5 s on two virtual CPUs.
     #[test]
     fn the_estimate_of_faults_is_within_a_quarter_of_what_they_took() {
+        trip::assume(trip::USUAL);
         let mut plan = Plan::of(Workload::Recover);
         plan.targets = ["flock", "lockd", "redis"].map(str::to_owned).to_vec();
         plan.runs = Some(1);
@@ -505,6 +503,7 @@ mod tests {
 
     #[test]
     fn many_values_are_thinned_and_of_few_the_greatest_goes() {
+        trip::assume(trip::USUAL);
         let mut plan = Plan::of(Workload::Stream);
         plan.targets = vec!["lockd".to_owned()];
         plan.operations = Some(List((1..=91).map(|n| 900 + n * 100).collect()));
@@ -526,6 +525,7 @@ mod tests {
     /// 200 workers had 1.1 turns each, so that none of the default's looks could be all VALID.
     #[test]
     fn a_quick_look_is_as_long_as_its_workers_need() {
+        trip::assume(trip::USUAL);
         let window = |workers: Option<u64>, hold: Option<u64>| {
             let mut plans = [Plan::of(Workload::Contend)];
             plans[0].workers = workers.map(|n| List(vec![n]));
@@ -543,6 +543,7 @@ mod tests {
 
     #[test]
     fn faults_go_next_and_then_targets_but_never_the_only_one() {
+        trip::assume(trip::USUAL);
         let mut plan = Plan::of(Workload::Recover);
         plan.targets = ["redis", "redisson", "memcached"]
             .map(str::to_owned)
@@ -569,6 +570,7 @@ mod tests {
 
     #[test]
     fn locks_are_kept_once_and_for_as_long_as_was_asked_for() {
+        trip::assume(trip::USUAL);
         let mut plan = Plan::of(Workload::Hold);
         plan.targets = vec!["lockd".to_owned()];
         plan.keys = Some(List(vec![100, 1_000]));
@@ -580,6 +582,7 @@ mod tests {
 
     #[test]
     fn usual_values_that_nobody_typed_are_thinned_too() {
+        trip::assume(trip::USUAL);
         let mut plan = Plan::of(Workload::Hold);
         plan.targets = vec!["lockd".to_owned()];
         plan.workers = Some(List(vec![300]));

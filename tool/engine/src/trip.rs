@@ -3,6 +3,7 @@
 
 use jostle_model::Nanos;
 use jostle_sys::cpu;
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -12,10 +13,29 @@ use std::time::Instant;
 /// measured.
 pub(crate) const USUAL: Nanos = Nanos(16_500);
 
+thread_local! {
+    /// Measured once, so that all estimates agree.
+    static HERE: Cell<Option<Nanos>> = const { Cell::new(None) };
+}
+
+/// On this machine, between the first and the last CPU that this thread may use.
+pub(crate) fn here() -> Nanos {
+    let known = HERE.get();
+    let here = known.unwrap_or_else(|| measured(&cpu::allowed()));
+    HERE.set(Some(here));
+    here
+}
+
+/// Estimates of this thread take a trip to be so long.
+#[cfg(test)]
+pub(crate) fn assume(trip: Nanos) {
+    HERE.set(Some(trip));
+}
+
 const TRIPS: usize = 101;
 
 /// The median of 101, between the first and the last of these CPUs; 2 to 10 ms.
-pub(crate) fn measured(cpus: &[usize]) -> Nanos {
+fn measured(cpus: &[usize]) -> Nanos {
     let Some(ends) = cpus.first().copied().zip(cpus.last().copied()) else {
         return USUAL;
     };

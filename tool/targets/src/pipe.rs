@@ -119,7 +119,7 @@ impl Target for Pipe {
         },
         family: Family::Own,
         reach: |command, _| command::found(NAME, Some(command)).map(drop),
-        summary: "your own lock in any language: a program for each worker that replies to each line it reads",
+        summary: "your own lock in any language: a program for each worker that answers each line",
         details: "COMMAND is split into words as a shell would, and started without one, once \
                   for each worker; `{worker}` in its words is the worker's number. The worker \
                   writes to its standard input and reads its standard output: `HELLO jostle/1 \

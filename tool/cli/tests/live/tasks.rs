@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 fn sections() -> Vec<(String, String)> {
     let page = fs::read_to_string(root().join("tool/docs/questions.md")).unwrap();
     let (_, tasks) = page
-        .split_once("\n## How are five common tasks typed?\n")
+        .split_once("\n## What do I type for five common tasks?\n")
         .unwrap();
     let (tasks, _) = tasks.split_once("\n## ").unwrap();
     let sections = tasks.split("\n### ").skip(1);
