@@ -2,6 +2,7 @@
 //! tables: operations as CERN's study of OpenLDAP printed them, slow answers, and response against
 //! time.
 
+use crate::closing::spread::rival;
 use crate::columns::{
     Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, one_bound, server_cpu,
 };
@@ -52,6 +53,7 @@ pub(crate) static COLUMNS: &[Column] = &[
     server_cpu(["server", "us/req."]),
     always(["", "limit"], |point| {
         Some(match point.limited_by()? {
+            LimitedBy::Generator if rival(point).is_some() => "?".to_owned(),
             LimitedBy::Generator => "generator".to_owned(),
             LimitedBy::Target => "server".to_owned(),
             LimitedBy::Path => "path".to_owned(),

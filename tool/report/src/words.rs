@@ -107,7 +107,7 @@ words! {
     "gen. busy": "Share of its time that the busiest generator worked or waited for a CPU.";
     "response p50 ms": "Half of the responses took at most so many milliseconds.";
     "response p99 ms": "99 of 100 responses took at most so many milliseconds.";
-    "limit": "What kept the rate from being higher: the generators, the server, the path between them, or the machine.";
+    "limit": "What kept the rate from being higher: the generators, the server, the path between them, or the machine; `?`: not known.";
     "fault": "What failed while one owned the lock and others waited for it.";
     "next grant median": "Time from the fault until another got the lock: the median over the runs. `kept 6/12`: the owner kept it in 6 of 12 runs and released it later.";
     "next grant 99 of 100" | "99 of 100": "In 99 of 100 runs the next grant came so soon.";

@@ -77,7 +77,7 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
 
 /// What may have limited these requests beside the generators: a busy server, or CPUs that both
 /// used. None if more generators did more, or if nothing is seen.
-fn rival(point: &PointSummary<'_>) -> Option<String> {
+pub(crate) fn rival(point: &PointSummary<'_>) -> Option<String> {
     let pair = point.attribution.as_ref().and_then(|found| found.pair);
     let more_did_more =
         |pair: Pair| pair.limit == LimitedBy::Generator && Some(pair.few) == point.at.generators;

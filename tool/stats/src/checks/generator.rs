@@ -85,6 +85,8 @@ fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
     let plan = &evidence.experiment.plan;
     let workers = evidence.workers();
     match (plan.workload, plan.generator_threads) {
+        // More of them would share what their CPUs have.
+        _ if fills_their_cpus(evidence) => None,
         (Workload::Spread, _) => more_generators(plan),
         (_, Some(threads)) if 2 * threads <= workers => {
             Some(Remedy::with("--generator-threads", 2 * threads))
@@ -94,16 +96,25 @@ fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
     }
 }
 
-/// Whether each worker can have a CPU of its own. If the plan names no CPUs, one is left
-/// for the server.
+/// Whether each worker can have a CPU of its own.
 fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
+    (1..=cpus(evidence)).contains(&evidence.workers())
+}
+
+/// Whether the workers together use all that their CPUs have.
+fn fills_their_cpus(evidence: &Evidence<'_>) -> bool {
+    let used = evidence.median(|run| Some(run.cpu.cpu_s? / run.window.window_s));
+    used.is_some_and(|used| used >= BUSY * cpus(evidence) as f64)
+}
+
+/// The CPUs of the workers. If the plan names none, one is left for the server.
+fn cpus(evidence: &Evidence<'_>) -> u64 {
     let cores = evidence.experiment.environment.cores;
-    let cpus = match &evidence.experiment.plan.place {
+    match &evidence.experiment.plan.place {
         Some(Place::Cpus(cpus)) => cpus.len() as u64,
         Some(Place::Same) => 1,
         Some(Place::None | Place::Cross) | None => cores.saturating_sub(1),
-    };
-    (1..=cpus).contains(&evidence.workers())
+    }
 }
 
 /// Share of the time of all requests that should have been in flight; the median over the
@@ -168,12 +179,32 @@ mod tests {
         let mut experiment = experiment();
         experiment.plan.carrier = Some(Carrier::Tasks);
         experiment.plan.generator_threads = Some(1);
+        experiment.plan.place = Some(Place::Cpus(vec![0, 1]));
         let run = run(0.95);
         let verdict = verdict(&Evidence {
             experiment: &experiment,
             runs: &[&run],
         });
         assert!(verdict.reasons[0].text.ends_with("(--generator-threads 2)"));
+    }
+
+    #[test]
+    fn more_generators_on_full_cpus_are_no_remedy() {
+        let remedy = |cpu_s, cpus: &[usize]| {
+            let mut experiment = experiment();
+            experiment.plan.carrier = Some(Carrier::Tasks);
+            experiment.plan.generator_threads = Some(1);
+            experiment.plan.place = Some(Place::Cpus(cpus.to_vec()));
+            let mut run = run(0.95);
+            (run.window.window_s, run.cpu.cpu_s) = (2.0, Some(cpu_s));
+            let judged = verdict(&Evidence {
+                experiment: &experiment,
+                runs: &[&run],
+            });
+            judged.reasons[0].remedy.is_some()
+        };
+        assert!(!remedy(1.8, &[0]));
+        assert!(remedy(1.7, &[0]) && remedy(1.8, &[0, 1]));
     }
 
     #[test]
