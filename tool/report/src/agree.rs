@@ -247,8 +247,8 @@ static SAME: &[Same] = &[
         grouped(workers as u64)
     }),
     ("hand-off us", "handoff_p50_ns", micros),
-    ("acquire p50 us", "granted_wait_p50_ns", micros),
-    ("acquire p99 us", "granted_wait_p99_ns", micros),
+    ("acquire p50 us", "wait_p50_ns", micros),
+    ("acquire p99 us", "wait_p99_ns", micros),
     ("batch p99 us", "batch_p99_ns", micros),
     ("connect p50 us", "connect_p50_ns", micros),
     ("connect p99 us", "connect_p99_ns", micros),
@@ -369,8 +369,8 @@ const NAMES_IN_CSV: [(&str, &str); 6] = [
         "server_memory_bytes_per_held_lock",
     ),
     ("bytes_per_grant", "network_bytes_per_grant"),
-    ("acquire_p50_ns", "granted_wait_p50_ns"),
-    ("acquire_p99_ns", "granted_wait_p99_ns"),
+    ("acquire_p50_ns", "wait_p50_ns"),
+    ("acquire_p99_ns", "wait_p99_ns"),
     ("slab_bytes_each", "slab_memory_bytes_each"),
 ];
 

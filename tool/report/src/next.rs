@@ -186,7 +186,12 @@ fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
     let mut next = follow_up(plan);
-    next.runs = plan.runs.map(|runs| runs.max(LEAST_RUNS as u32));
+    // Some of them may be disturbed.
+    let enough = |runs| match runs < LEAST_RUNS as u32 {
+        true => 2 * LEAST_RUNS as u32,
+        false => runs,
+    };
+    next.runs = plan.runs.map(enough);
     (shown(plan.workload).next)(set, next)
 }
 

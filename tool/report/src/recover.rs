@@ -111,7 +111,8 @@ pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let found = match (grants, overlaps) {
         (0, _) => String::new(),
         (_, 0) => {
-            ": no two owners were entitled to a lock at a time (by a live lease or connection)"
+            ": no two owners were entitled to a lock at a time (by a live lease, connection or \
+             process)"
                 .to_owned()
         }
         (_, some) => format!(": two entitled owners in {}", grouped(some)),

@@ -3,7 +3,7 @@
 use crate::format::{counted, exact, grouped};
 use crate::requests::short;
 use crate::workloads::shown;
-use jostle_model::plan::{Carrier, Names, Plan, Range};
+use jostle_model::plan::{Carrier, Fault, Names, Plan, Range};
 use jostle_model::{Busy, List, Nanos};
 use jostle_stats::requested::{makes_requests, noun};
 
@@ -145,7 +145,12 @@ pub(crate) fn recover(plan: &Plan) -> String {
         lease => format!("; leases last {}", exact(lease)),
     };
     let verb = if plan.waiters() == 1 { "waits" } else { "wait" };
-    format!("the owner of a lock or its server fails while {waiters} {verb} for it{lease}")
+    let faults = plan.fault.as_deref().unwrap_or(&Fault::ALL);
+    let server = match faults.iter().any(|fault| fault.is_of_server()) {
+        true => " or its server",
+        false => "",
+    };
+    format!("the owner of a lock{server} fails while {waiters} {verb} for it{lease}")
 }
 
 /// `6 clients lock and release 3 locks for 60 s while faults strike at random`.

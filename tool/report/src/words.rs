@@ -147,7 +147,7 @@ words! {
     "Fairness": "How evenly workers get the lock. `in order`: as a queue. `varied as if drawn at random`: no test tells the counts from those of a lottery. `evenly`: close to equal, though no queue.";
     "varied as if drawn at random" | "lot": "The turns of the workers vary as if each were drawn by lot; a test of their dispersion does not tell them from that.";
     "evenly": "The turns of the workers are closer to equal than by lot.";
-    "Wait": "How long workers wait for the lock.";
+    "Wait": "How long workers wait for the lock. The p99 counts waits that the end of a run cut off; not known where too many were cut off.";
     "Throughput": "Operations a second, of all workers together.";
     "Time": "How long one operation takes.";
     "Safety": "Whether two workers owned the lock at the same time. Each acquisition is checked; an overlap shorter than the time that stands there would not be seen.";

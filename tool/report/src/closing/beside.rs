@@ -11,7 +11,9 @@ use jostle_model::Nanos;
 use jostle_model::plan::Workload;
 use jostle_model::record::At;
 use jostle_stats::comparison::{Change, Compared, How, compare_figure};
-use jostle_stats::figures::{Better, FIGURES, Figure, Fold, OF_IDEAL, THROUGHPUT};
+use jostle_stats::figures::{
+    ACQUIRE_P99, Better, CPU, FIGURES, Figure, Fold, OF_IDEAL, RESPONSE_P99, THROUGHPUT,
+};
 use jostle_stats::intervals::median;
 use jostle_stats::look::{Look, MOST, look};
 use jostle_stats::ratio::{self, Outcome};
@@ -59,6 +61,8 @@ pub(crate) struct Beside<'v, 'a> {
     worst: usize,
     /// The targets whose point is INVALID.
     invalid: Vec<String>,
+    /// Other targets of which the figure is not known.
+    unknown: Vec<String>,
     /// The second beside the best, where there is a look at the worst.
     next: Option<Look>,
 }
@@ -92,11 +96,24 @@ pub(crate) fn beside<'v, 'a>(
     let (worst, order) = tried.find(is_judged).unwrap_or_else(|| of_best(last));
     let is_look = matches!(order, Order::Looked(_)) && worst > 1;
     let second = ranked.get(1).filter(|_| is_look);
-    let invalid = view.all.iter();
-    let invalid = invalid.filter(|point| point.at == at && !point.is_usable());
+    let ranks = |point: &PointSummary<'_>| ranked.iter().any(|(own, _)| own.target == point.target);
+    let others = view.all.iter();
+    let others =
+        others.filter(|point| point.at == at && !point.is_of_generators() && !ranks(point));
+    let (unknown, invalid): (Vec<_>, Vec<_>) = others.partition(|point| point.is_usable());
+    let names = |points: Vec<&PointSummary<'_>>| {
+        points
+            .into_iter()
+            .map(|point| short(point.target))
+            .collect()
+    };
+    // Others may be without what it counts: a server, a grant that the fault let through.
+    let of_each = [ACQUIRE_P99, RESPONSE_P99, CPU, THROUGHPUT];
+    let is_of_each = of_each.iter().any(|of| of.name == figure.name);
     let mut found = Beside {
         figure,
-        invalid: invalid.map(|point| short(point.target)).collect(),
+        invalid: names(invalid),
+        unknown: names(unknown.into_iter().filter(|_| is_of_each).collect()),
         next: second
             .and_then(|(second, _)| look(figure, best, second, worst + 1))
             .filter(|look| look.chance <= MOST),
@@ -149,7 +166,9 @@ fn order(
 fn why(compared: &Compared, best: &PointSummary<'_>, worst: &PointSummary<'_>) -> String {
     let runs = best.runs.len().min(worst.runs.len());
     match runs < FEWEST {
-        true => format!("a test takes {FEWEST} runs of each (--runs 12), and this has {runs}"),
+        true => format!(
+            "a test takes {FEWEST} undisturbed runs of each (--runs 12), and this has {runs}"
+        ),
         false => {
             let why = compared.why.clone().unwrap_or_default();
             let why = why.replace("of BASE", &format!("of {}", short(best.target)));
@@ -362,6 +381,7 @@ impl Beside<'_, '_> {
         let beyond = all.split_off(self.worst + 1);
         let not_judged = [
             ("not judged, see the notes", &beyond),
+            ("not known", &self.unknown),
             ("INVALID", &self.invalid),
         ]
         .into_iter()

@@ -116,7 +116,8 @@ static CLAUSES: &[Clause] = &[
         "No difference is shown{with}. Turns per worker: {list}."),
     (CONTEND, "Fairness", Told(|view| fair(view, Fair::Alone)), "Turns per worker{with}: {list}."),
     (CONTEND, "Fairness", Told(turns::few_turns),
-        "This is an impression: a worker had {turns} turns on average, and fairness needs {least}."),
+        "This is an impression: a worker of {of} had {turns} turns on average, and fairness needs \
+         {least}."),
     (CONTEND, "Wait", Ordered(ACQUIRE_P99, "waiting (p99)", ["is", "was"]),
         "The p99 wait {verb} {times} times as long with {worst} as with {best}"),
     (CONTEND, "Wait", Told(contend::longest), "The longest wait{with}: {list}."),

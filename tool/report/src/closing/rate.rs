@@ -106,7 +106,13 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
         Some(LimitedBy::Generator) => "the generator is the limit",
         Some(LimitedBy::Machine) => "the machine is the limit",
         // Whether more slots would have done more was not tried.
-        _ => "it does not keep up, or wants more slots (-w)",
+        _ => match point.at.workers {
+            Some(slots) => &format!(
+                "it does not keep up, or wants more slots (-w {})",
+                4 * slots
+            ),
+            None => "it does not keep up, or wants more slots (-w)",
+        },
     };
     if let Some(why) = point.verdict.why_invalid() {
         return Some(format!("INVALID at {rate}/s: {}", why.text));
@@ -157,7 +163,7 @@ mod tests {
             (
                 &[Rated::at(100), Rated::at(1_000), slow],
                 "Holds up to 1,000/s (p99 response 400 us); at 10,000/s it \
-                 does not keep up, or wants more slots (-w): 100 % answered, p99 response 1.7 ms, sender 20 us late (p99).",
+                 does not keep up, or wants more slots (-w 256): 100 % answered, p99 response 1.7 ms, sender 20 us late (p99).",
             ),
             (
                 &[
@@ -170,7 +176,7 @@ mod tests {
                 ],
                 // A p99 of 300 requests has three beyond it.
                 "Holds up to 1,000/s (p99 response 400 us); at 10,000/s it \
-                 does not keep up, or wants more slots (-w): 30 % answered, p99 response at least 1.0 s.",
+                 does not keep up, or wants more slots (-w 256): 30 % answered, p99 response at least 1.0 s.",
             ),
             (
                 &[
@@ -189,7 +195,7 @@ mod tests {
                     done: 500,
                     ..Rated::at(100)
                 }],
-                "At 100/s it does not keep up, or wants more slots (-w): 50 % answered",
+                "At 100/s it does not keep up, or wants more slots (-w 256): 50 % answered",
             ),
         ];
         for (runs, text) in table {

@@ -92,7 +92,7 @@ fn few_runs_give_a_look_with_its_chance() {
     let few = beside(3, 1100.0, false);
     let said = line(&few, "CPU");
     assert!(
-        said.contains(": a test takes 6 runs of each (--runs 12), and this has 3."),
+        said.contains(": a test takes 6 undisturbed runs of each (--runs 12), and this has 3."),
         "{said}"
     );
     let said = line(&few, "Throughput");
@@ -120,7 +120,11 @@ fn a_reason_is_told_once() {
     let points = summarize(&set.experiment, &set.runs);
     let all = lines(&set, &points).into_iter().map(|line| line.text());
     let all: String = all.collect();
-    assert_eq!(all.matches("a test takes 6 runs").count(), 1, "{all}");
+    assert_eq!(
+        all.matches("a test takes 6 undisturbed runs").count(),
+        1,
+        "{all}"
+    );
 }
 
 #[test]

@@ -149,9 +149,17 @@ pub(super) fn fair(view: &View<'_, '_>, wanted: Fair) -> Vec<Values> {
 /// That each worker had fewer turns than fairness needs.
 pub(super) fn few_turns(view: &View<'_, '_>) -> Vec<Values> {
     let points = told(view).into_iter();
-    let turns = points.filter_map(|point| Some(shares(view.plan(), point)?.rotations));
-    let fewest = turns.min_by(f64::total_cmp).filter(|turns| *turns < LEAST);
-    let told = fewest.map(|turns| vec![("turns", cut(turns)), ("least", LEAST.to_string())]);
+    let turns = points.filter_map(|point| Some((shares(view.plan(), point)?.rotations, point)));
+    let fewest = turns.min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let told = fewest
+        .filter(|(turns, _)| *turns < LEAST)
+        .map(|(turns, point)| {
+            vec![
+                ("of", short(point.target)),
+                ("turns", cut(turns)),
+                ("least", LEAST.to_string()),
+            ]
+        });
     told.into_iter().collect()
 }
 

@@ -86,7 +86,7 @@ pub(super) fn tried(view: &View<'_, '_>) -> Vec<Values> {
         let struck = struck(found).map(|(fault, seen)| {
             let owned = match seen.struck_owners {
                 0 => String::new(),
-                owned => format!(" ({} owned)", grouped(owned)),
+                owned => format!(" ({} struck an owner)", grouped(owned)),
             };
             format!("{fault} {}{owned}", grouped(seen.struck))
         });
@@ -102,7 +102,7 @@ pub(super) fn tried(view: &View<'_, '_>) -> Vec<Values> {
         for why in each_once(found.without.values()) {
             let of = found.without.iter().filter(|(_, other)| *other == why);
             let of: Vec<&str> = of.map(|(fault, _)| fault.as_str()).collect();
-            said.push(format!("not {}: {why}", of.join(", ")));
+            said.push(format!("not tried, since {why}: {}", of.join(", ")));
         }
         let known = |fault: &&Fault| !asked.contains(fault) && !found.without.contains_key(fault);
         let unasked = Fault::ALL.iter().filter(known);
@@ -186,7 +186,7 @@ mod tests {
             ),
             (
                 "Tried",
-                "flock: 22 faults: kill 12 (9 owned), stop 10 (4 owned); not ",
+                "flock: 22 faults: kill 12 (9 struck an owner), stop 10 (4 struck an owner); not tried, since ",
             ),
             ("Outside", "memcached: 3 overlaps after server-wipe"),
         ];

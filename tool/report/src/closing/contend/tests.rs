@@ -269,7 +269,7 @@ fn under_ten_rotations_what_is_told_is_an_impression() {
     let told = |turns: u64| {
         let said = made(6).with("flock", 945.0, 40.0, &queue(100, turns));
         said.says("Fairness")
-            .contains("This is an impression: a worker had ")
+            .contains("This is an impression: a worker of ")
     };
     assert_eq!([2, 9, 10].map(told), [true, true, false]);
 }
