@@ -183,8 +183,9 @@ fn in_tidy(set: &ResultSet, judged: &[Judged]) {
     }
     for row in self::rows(&render("csv", std::slice::from_ref(set))) {
         for name in shown.get(&key(&row)).into_iter().flatten() {
-            // One run may know a response that is only a bound over all of them.
-            let known = name.starts_with("response") || !cell(&row, name).is_empty();
+            // One run may know a time that is only a bound over all of them.
+            let is_bound = name.starts_with("response") || name.starts_with("wait_");
+            let known = is_bound || !cell(&row, name).is_empty();
             assert!(known, "{name} is withheld of the point: {row:?}");
         }
         let Some(values) = measured.get(&key(&row)) else {

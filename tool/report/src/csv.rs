@@ -112,6 +112,7 @@ fn over_runs(sheet: &mut Sheet, column: &Column, point: &PointSummary<'_>) {
             };
             column.of(&run).into_iter().collect()
         }
+        _ if runs.iter().any(|run| column.is_beyond(run)) => Vec::new(),
         _ => each.filter_map(|run| column.within(point, run)).collect(),
     };
     let found = estimate(&values);

@@ -96,9 +96,7 @@ pub(crate) static COUNTED: &[Column] = &[
 
 /// Columns that belong to the one before them stand close to it, since lines
 /// are long enough.
-const CLOSE: [&str; 7] = [
-    "workers", PLUS_MINUS, "most", "none", "open", "addrs", "server",
-];
+const CLOSE: [&str; 6] = ["workers", PLUS_MINUS, "none", "open", "addrs", "server"];
 
 /// Columns that tell one row from the others, under their lower titles.
 const KEYS: [&str; 7] = [

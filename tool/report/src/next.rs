@@ -186,12 +186,15 @@ fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
     let mut next = follow_up(plan);
-    // Some of them may be disturbed.
-    let enough = |runs| match runs < LEAST_RUNS as u32 {
-        true => 2 * LEAST_RUNS as u32,
-        false => runs,
+    // A comparison of targets leaves out those that others disturbed.
+    let enough = match plan.targets.len() {
+        1 => LEAST_RUNS as u32,
+        _ => 2 * LEAST_RUNS as u32,
     };
-    next.runs = plan.runs.map(enough);
+    next.runs = plan.runs.map(|runs| match runs < LEAST_RUNS as u32 {
+        true => enough,
+        false => runs,
+    });
     (shown(plan.workload).next)(set, next)
 }
 

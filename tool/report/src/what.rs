@@ -145,12 +145,12 @@ pub(crate) fn recover(plan: &Plan) -> String {
         lease => format!("; leases last {}", exact(lease)),
     };
     let verb = if plan.waiters() == 1 { "waits" } else { "wait" };
-    let faults = plan.fault.as_deref().unwrap_or(&Fault::ALL);
+    let faults = plan.fault.as_deref().unwrap_or(Fault::ALL);
     let server = match faults.iter().any(|fault| fault.is_of_server()) {
         true => " or its server",
         false => "",
     };
-    format!("the owner of a lock{server} fails while {waiters} {verb} for it{lease}")
+    format!("a fault strikes the owner of a lock{server} while {waiters} {verb} for it{lease}")
 }
 
 /// `6 clients lock and release 3 locks for 60 s while faults strike at random`.

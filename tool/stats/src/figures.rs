@@ -9,7 +9,7 @@ use Better::More;
 use jostle_model::Plan;
 use jostle_model::connect::Only;
 use jostle_model::plan::Shape;
-use jostle_model::record::{Distribution, Kept, PerWorker, Run};
+use jostle_model::record::{Distribution, Kept, PerWorker, Run, Waits};
 
 /// One figure. Empty words: it is not used there.
 #[derive(Clone, Copy, Debug)]
@@ -342,9 +342,9 @@ Kept {
 }
 Calls {
     /// Median time of an acquisition.
-    ACQUIRE_P50 = "acquire_p50" _ "ns", Times, |run| waited(run, "p50"), compared: "wait p50 ns";
+    ACQUIRE_P50 = "acquire_p50" _ "ns", Times, |run| waited(run.acquire_ns.as_ref()?, "p50"), compared: "wait p50 ns";
     /// Its 99th percentile.
-    ACQUIRE_P99 = "acquire_p99" _ "ns", Times, |run| waited(run, "p99"),
+    ACQUIRE_P99 = "acquire_p99" _ "ns", Times, |run| waited(run.acquire_ns.as_ref()?, "p99"),
         compared: "wait p99 ns", best: "quickest to acquire (p99)", lead: "Time for one operation";
     /// Median time of a hand-off.
     HANDOFF_P50 = "handoff_p50" _ "ns", Times, |run| p50(&run.times.handoff_ns),
@@ -537,11 +537,11 @@ pub(crate) fn p99(of: &Option<Distribution>) -> Option<f64> {
 }
 
 /// A percentile of all attempts of a run, those included that were waiting when the window
-/// ended; None where it is known only to lie above.
-fn waited(run: &Run, name: &str) -> Option<f64> {
-    let waits = run.acquire_ns.as_ref()?;
+/// ended; infinite where it is known only to lie above some value.
+pub fn waited(waits: &Waits, name: &str) -> Option<f64> {
     match waits.censored {
         0 => percentile(&waits.granted, name),
+        _ if waits.at_least.get(name).is_some() => Some(f64::INFINITY),
         _ => waits.kaplan_meier.get(name).map(|ns| *ns as f64),
     }
 }

@@ -155,8 +155,19 @@ impl<'a> PointSummary<'a> {
         }
     }
 
-    /// A figure of each run that it is taken over and that has it, as the point takes it.
+    /// Whether a run has this figure beyond all that was measured, so that the others alone would
+    /// make it too small.
+    pub fn is_beyond(&self, figure: &Figure) -> bool {
+        let mut runs = self.runs_over(figure.over).iter();
+        runs.any(|run| (figure.of)(run) == Some(f64::INFINITY))
+    }
+
+    /// A figure of each run that it is taken over and that has it, as the point takes it; of none
+    /// where one has it beyond what was measured.
     pub fn each(&self, figure: &Figure) -> Vec<f64> {
+        if self.is_beyond(figure) {
+            return Vec::new();
+        }
         let of_run = |run: &&Run| self.within(figure, run, (figure.of)(run)?);
         let runs = self.runs_over(figure.over).iter();
         runs.filter_map(of_run).collect()
@@ -189,6 +200,9 @@ impl<'a> PointSummary<'a> {
     /// The runs that can be compared, with the interval of a figure: its least value, the
     /// measured one and its greatest.
     pub(crate) fn comparable(&self, figure: &Figure) -> Vec<(&'a Run, Ends)> {
+        if self.is_beyond(figure) {
+            return Vec::new();
+        }
         let runs = self.runs.iter().zip(&self.narrow);
         let runs = runs.filter(|(run, _)| !figure.over.is_undisturbed() || self.is_timed(run));
         let ends = runs.filter_map(|(run, narrow)| {
@@ -202,6 +216,9 @@ impl<'a> PointSummary<'a> {
     /// From the least to the greatest value that the runs may have had without other programs, of
     /// the runs of which that is known.
     pub(crate) fn reached(&self, figure: &Figure) -> Option<Reached> {
+        if self.is_beyond(figure) {
+            return None;
+        }
         let is_clean = figure.over == Over::CleanSlices && self.clean_share.is_some();
         let runs = self.runs.iter().zip(&self.wide);
         let runs = runs.filter(|(run, _)| !figure.over.is_undisturbed() || self.is_timed(run));

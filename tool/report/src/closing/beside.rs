@@ -98,8 +98,7 @@ pub(crate) fn beside<'v, 'a>(
     let second = ranked.get(1).filter(|_| is_look);
     let ranks = |point: &PointSummary<'_>| ranked.iter().any(|(own, _)| own.target == point.target);
     let others = view.all.iter();
-    let others =
-        others.filter(|point| point.at == at && !point.is_of_generators() && !ranks(point));
+    let others = others.filter(|point| point.at == at && !ranks(point));
     let (unknown, invalid): (Vec<_>, Vec<_>) = others.partition(|point| point.is_usable());
     let names = |points: Vec<&PointSummary<'_>>| {
         points
@@ -110,10 +109,11 @@ pub(crate) fn beside<'v, 'a>(
     // Others may be without what it counts: a server, a grant that the fault let through.
     let of_each = [ACQUIRE_P99, RESPONSE_P99, CPU, THROUGHPUT];
     let is_of_each = of_each.iter().any(|of| of.name == figure.name);
+    let lacks_it = |point: &&PointSummary<'_>| is_of_each && !point.is_of_generators();
     let mut found = Beside {
         figure,
         invalid: names(invalid),
-        unknown: names(unknown.into_iter().filter(|_| is_of_each).collect()),
+        unknown: names(unknown.into_iter().filter(lacks_it).collect()),
         next: second
             .and_then(|(second, _)| look(figure, best, second, worst + 1))
             .filter(|look| look.chance <= MOST),
@@ -167,7 +167,7 @@ fn why(compared: &Compared, best: &PointSummary<'_>, worst: &PointSummary<'_>) -
     let runs = best.runs.len().min(worst.runs.len());
     match runs < FEWEST {
         true => format!(
-            "a test takes {FEWEST} undisturbed runs of each (--runs 12), and this has {runs}"
+            "a test takes {FEWEST} undisturbed runs of each (--runs 12), and this has {runs} in all"
         ),
         false => {
             let why = compared.why.clone().unwrap_or_default();
@@ -361,9 +361,13 @@ impl Beside<'_, '_> {
             2 => "two equal targets".to_owned(),
             n => format!("best and worst of {n} equal targets"),
         };
+        let why = match look.runs < FEWEST {
+            true => format!("{runs} are too few for a test"),
+            false => format!("Other programs may have moved too many of {runs} for a test"),
+        };
         format!(
-            "{runs} are too few for a test, so this is an impression: by chance {equal} would \
-             differ like this in {} of 100 cases",
+            "{why}, so this is an impression: by chance {equal} would differ like this in {} of \
+             100 cases",
             percent_of(look.chance)
         )
     }

@@ -9,10 +9,10 @@ use crate::columns::longest_wait;
 use crate::format::{each_once, exact, grouped, percent};
 use crate::requests::short;
 use jostle_model::plan::Workload;
-use jostle_model::record::{LimitedBy, Reason, Run, Waits};
+use jostle_model::record::{At, LimitedBy, Reason, Run, Waits};
 use jostle_model::{Busy, Nanos, Plan};
 use jostle_stats::checks::{exclusion, lost_update};
-use jostle_stats::figures::{self, Figure, Over};
+use jostle_stats::figures::{self, ACQUIRE_P99, Figure, Over};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::{self, significant, time};
@@ -48,6 +48,31 @@ pub(super) fn alone(view: &View<'_, '_>) -> Vec<Values> {
     }
 }
 
+/// Targets whose p99 wait at the greatest load lies beyond what was measured, where no comparison
+/// names them.
+pub(super) fn cut_off(view: &View<'_, '_>) -> Vec<Values> {
+    if beside(view, ACQUIRE_P99).is_some() {
+        return Vec::new();
+    }
+    let Some(at) = greatest(&view.points) else {
+        return Vec::new();
+    };
+    let here = view.points.iter().filter(|point| point.at == at);
+    let cut = here.filter(|point| point.is_beyond(ACQUIRE_P99));
+    let list: Vec<String> = cut.map(|point| short(point.target)).collect();
+    match list.is_empty() {
+        true => Vec::new(),
+        false => vec![vec![("with", with(at)), ("list", list.join(", "))]],
+    }
+}
+
+/// The greatest load that most targets have, or that the only one has.
+fn greatest(points: &[&PointSummary<'_>]) -> Option<At> {
+    let most = points.iter().max_by_key(|point| point.at.workers);
+    let of_one = most.filter(|_| beside::targets(points).len() == 1);
+    common(points).or(of_one.map(|point| point.at))
+}
+
 /// The longest wait of each target at one load; no test compares single waits.
 pub(super) fn longest(view: &View<'_, '_>) -> Vec<Values> {
     let targets = beside::targets(&view.points).len();
@@ -55,8 +80,7 @@ pub(super) fn longest(view: &View<'_, '_>) -> Vec<Values> {
     let known: Vec<_> = known
         .filter(|point| point.longest_wait_ns.is_some())
         .collect();
-    let most = known.iter().max_by_key(|point| point.at.workers);
-    let at = common(&known).or(most.filter(|_| targets == 1).map(|point| point.at));
+    let at = greatest(&known);
     let here = known.iter().filter(|point| Some(point.at) == at);
     let mut waits: Vec<(u64, &PointSummary<'_>)> = here
         .filter_map(|point| Some((point.longest_wait_ns?, *point)))

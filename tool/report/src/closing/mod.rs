@@ -120,6 +120,9 @@ static CLAUSES: &[Clause] = &[
          {least}."),
     (CONTEND, "Wait", Ordered(ACQUIRE_P99, "waiting (p99)", ["is", "was"]),
         "The p99 wait {verb} {times} times as long with {worst} as with {best}"),
+    (CONTEND, "Wait", Told(contend::cut_off),
+        "The p99 wait{with} is not known: the end of a run cut off too many waits ({list}; a longer \
+         -t)."),
     (CONTEND, "Wait", Told(contend::longest), "The longest wait{with}: {list}."),
     (CONTEND, "Wait", Told(contend::modes), EACH),
     (CONTEND, "Wait", Told(contend::starving), EACH),

@@ -21,6 +21,9 @@ const DONE: f64 = 0.99;
 /// Growth of the response's p99 that still holds.
 const HOLDS: f64 = 4.0;
 
+/// More are not suggested.
+const MOST_SLOTS: u64 = 10_000;
+
 /// For each target, and number of workers where several were tried, up to which rate it holds. An
 /// INVALID rate does not.
 pub(super) fn knees(view: &View<'_, '_>) -> Vec<Values> {
@@ -106,12 +109,11 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
         Some(LimitedBy::Generator) => "the generator is the limit",
         Some(LimitedBy::Machine) => "the machine is the limit",
         // Whether more slots would have done more was not tried.
-        _ => match point.at.workers {
-            Some(slots) => &format!(
-                "it does not keep up, or wants more slots (-w {})",
-                4 * slots
-            ),
-            None => "it does not keep up, or wants more slots (-w)",
+        _ => match point.at.workers.map(|slots| 4 * slots) {
+            Some(more) if more <= MOST_SLOTS => {
+                &format!("it does not keep up, or wants more slots (-w {more})")
+            }
+            _ => "it does not keep up, or wants more slots (-w)",
         },
     };
     if let Some(why) = point.verdict.why_invalid() {

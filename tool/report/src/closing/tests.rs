@@ -1,6 +1,6 @@
 use super::*;
 use crate::made;
-use jostle_model::record::{Experiment, Run};
+use jostle_model::record::{Experiment, Run, Waits};
 use jostle_stats::fixtures::{Made, experiment, made, queue};
 use jostle_stats::summary::summarize;
 
@@ -77,6 +77,47 @@ fn targets_are_compared_at_the_largest_load_that_they_have_in_common() {
     );
 }
 
+/// A worker that never gets the lock waits longest, and the p99 was that of granted waits alone.
+#[test]
+fn the_p99_wait_is_known_only_where_no_run_cut_it_off() {
+    let with_p99 = |p99: fn(&str, u32) -> Option<u64>| {
+        let mut set = beside(6, 900.0, false);
+        for run in &mut set.runs {
+            let known = p99(run.target.as_str(), run.run);
+            let [reached, cut] = [known, known.is_none().then_some(9_000_000)]
+                .map(|ns| ns.into_iter().map(|ns| ("p99".to_owned(), ns)).collect());
+            run.acquire_ns = Some(Waits {
+                censored: 9,
+                kaplan_meier: reached,
+                at_least: cut,
+                ..Waits::default()
+            });
+        }
+        line(&set, "Wait")
+    };
+    let said = with_p99(|target, _| {
+        Some(if target == "sysv" {
+            1_000_000
+        } else {
+            5_000_000
+        })
+    });
+    assert!(
+        said.starts_with("The p99 wait is 5.0 times as long with flock as"),
+        "{said}"
+    );
+    // One run of flock suffices.
+    let said = with_p99(|target, run| match (target, run) {
+        ("flock", 2) => None,
+        _ => Some(1_000_000),
+    });
+    assert!(
+        said.starts_with("The p99 wait with 100 workers is not known: the end of a run cut off"),
+        "{said}"
+    );
+    assert!(said.contains("(flock; a longer -t)"), "{said}");
+}
+
 /// Where a test takes more runs, "Nothing is decided" was all that was told of a factor of 29.
 #[test]
 fn few_runs_give_a_look_with_its_chance() {
@@ -92,7 +133,9 @@ fn few_runs_give_a_look_with_its_chance() {
     let few = beside(3, 1100.0, false);
     let said = line(&few, "CPU");
     assert!(
-        said.contains(": a test takes 6 undisturbed runs of each (--runs 12), and this has 3."),
+        said.contains(
+            ": a test takes 6 undisturbed runs of each (--runs 12), and this has 3 in all."
+        ),
         "{said}"
     );
     let said = line(&few, "Throughput");

@@ -99,6 +99,11 @@ impl Column {
         parts.collect::<Vec<_>>().join("_")
     }
 
+    /// Whether a run has the figure beyond all that was measured.
+    pub(super) fn is_beyond(&self, run: &Run) -> bool {
+        (self.find)(run) == Some(f64::INFINITY)
+    }
+
     /// The figure of one run.
     pub(super) fn of(&self, run: &Run) -> Option<f64> {
         (self.find)(run).filter(|value| value.is_finite())
@@ -196,7 +201,7 @@ fn waits(runs: &[&Run]) -> Vec<Column> {
     ];
     for (stem, waits, names) in modes {
         for name in names {
-            let known = move |run: &Run| Some(*waits(run)?.kaplan_meier.get(name)? as f64);
+            let known = move |run: &Run| figures::waited(waits(run)?, name);
             let stem = format!("{stem}_{name}");
             let above = format!("{stem}_at_least");
             all.push(Column::new(stem, KNOWN, known));

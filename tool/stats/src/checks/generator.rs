@@ -86,7 +86,7 @@ fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
     let workers = evidence.workers();
     match (plan.workload, plan.generator_threads) {
         // More of them would share what their CPUs have.
-        _ if fills_their_cpus(evidence) => None,
+        _ if fill_their_cpus(evidence) => None,
         (Workload::Spread, _) => more_generators(plan),
         (_, Some(threads)) if 2 * threads <= workers => {
             Some(Remedy::with("--generator-threads", 2 * threads))
@@ -101,10 +101,15 @@ fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
     (1..=cpus(evidence)).contains(&evidence.workers())
 }
 
-/// Whether the workers together use all that their CPUs have.
-fn fills_their_cpus(evidence: &Evidence<'_>) -> bool {
+/// Whether the workers of one host together use all that the CPUs have which they were given.
+fn fill_their_cpus(evidence: &Evidence<'_>) -> bool {
+    let is_given = matches!(
+        evidence.experiment.plan.place,
+        Some(Place::Cpus(_) | Place::Same)
+    );
+    let has_hosts = evidence.runs.iter().any(|run| !run.hosts.is_empty());
     let used = evidence.median(|run| Some(run.cpu.cpu_s? / run.window.window_s));
-    used.is_some_and(|used| used >= BUSY * cpus(evidence) as f64)
+    is_given && !has_hosts && used.is_some_and(|used| used >= BUSY * cpus(evidence) as f64)
 }
 
 /// The CPUs of the workers. If the plan names none, one is left for the server.
@@ -179,7 +184,6 @@ mod tests {
         let mut experiment = experiment();
         experiment.plan.carrier = Some(Carrier::Tasks);
         experiment.plan.generator_threads = Some(1);
-        experiment.plan.place = Some(Place::Cpus(vec![0, 1]));
         let run = run(0.95);
         let verdict = verdict(&Evidence {
             experiment: &experiment,
@@ -194,7 +198,7 @@ mod tests {
             let mut experiment = experiment();
             experiment.plan.carrier = Some(Carrier::Tasks);
             experiment.plan.generator_threads = Some(1);
-            experiment.plan.place = Some(Place::Cpus(cpus.to_vec()));
+            experiment.plan.place = (!cpus.is_empty()).then(|| Place::Cpus(cpus.to_vec()));
             let mut run = run(0.95);
             (run.window.window_s, run.cpu.cpu_s) = (2.0, Some(cpu_s));
             let judged = verdict(&Evidence {
@@ -204,7 +208,7 @@ mod tests {
             judged.reasons[0].remedy.is_some()
         };
         assert!(!remedy(1.8, &[0]));
-        assert!(remedy(1.7, &[0]) && remedy(1.8, &[0, 1]));
+        assert!(remedy(1.7, &[0]) && remedy(1.8, &[0, 1]) && remedy(1.8, &[]));
     }
 
     #[test]

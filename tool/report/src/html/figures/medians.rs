@@ -5,6 +5,7 @@ use super::{
     BySpot, Cell, Chapter, Drawing, LARGE, SMALL, Subject, beside, chart, cross, data,
     draw_stretch, is_crowded, known, mark, overlaid, stretches,
 };
+use crate::closing::spread::rival;
 use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Size};
 use crate::html::units::Unit;
@@ -196,6 +197,7 @@ fn limits<'s, 'a>(chapter: &'s Chapter<'a>) -> Limits<'s, 'a> {
     }
     let of_spot = |spot: &Spot<'_>| {
         let word = match spot.point.limited_by()? {
+            LimitedBy::Generator if rival(&spot.point).is_some() => "?",
             LimitedBy::Generator => "gen.",
             LimitedBy::Target => "server",
             LimitedBy::Path => "path",
