@@ -338,6 +338,11 @@ impl Beside<'_, '_> {
         Some((template, values))
     }
 
+    /// Where the targets are compared.
+    pub(super) fn at(&self) -> At {
+        self.ranked[0].0.at
+    }
+
     /// The weight of what is told, for the title of a page: a decision before a look, and then by
     /// how far best and worst lie apart; None where no difference is told.
     pub(super) fn weight(&self) -> Option<(u8, f64)> {

@@ -49,12 +49,11 @@ pub(super) fn alone(view: &View<'_, '_>) -> Vec<Values> {
 }
 
 /// Targets whose p99 wait at the greatest load lies beyond what was measured, where no comparison
-/// names them.
+/// at that load names them.
 pub(super) fn cut_off(view: &View<'_, '_>) -> Vec<Values> {
-    if beside(view, ACQUIRE_P99).is_some() {
-        return Vec::new();
-    }
-    let Some(at) = greatest(&view.points) else {
+    let compared = beside(view, ACQUIRE_P99).map(|found| found.at());
+    let at = greatest(&view.points).filter(|at| compared != Some(*at));
+    let Some(at) = at else {
         return Vec::new();
     };
     let here = view.points.iter().filter(|point| point.at == at);
