@@ -80,7 +80,8 @@ fn targets_are_compared_at_the_largest_load_that_they_have_in_common() {
 /// A worker that never gets the lock waits longest, and the p99 was that of granted waits alone.
 #[test]
 fn the_p99_wait_is_known_only_where_no_run_cut_it_off() {
-    let with_p99 = |p99: fn(&Run) -> Option<u64>| {
+    type P99 = fn(&Run) -> Option<u64>;
+    let with_p99 = |p99: P99| {
         let mut set = beside(6, 900.0, false);
         for run in &mut set.runs {
             let known = p99(run);
@@ -95,7 +96,7 @@ fn the_p99_wait_is_known_only_where_no_run_cut_it_off() {
         }
         line(&set, "Wait")
     };
-    let table: [(fn(&Run) -> Option<u64>, &[&str]); 3] = [
+    let table: [(P99, &[&str]); 3] = [
         (
             |run| {
                 Some(if run.target == "sysv" {
