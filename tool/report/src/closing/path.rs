@@ -1,6 +1,7 @@
 //! The closing sentence about a service beside a server that only answers.
 
 use super::{Values, View, each};
+use crate::format::counted;
 use jostle_model::record::LimitedBy;
 use jostle_stats::numbers::workers;
 use jostle_stats::summary::PointSummary;
@@ -20,7 +21,10 @@ fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
     let reached = format!("{:.0} % of a server that only answers", 100.0 * ratio.ratio);
     let untested = match ratio.interval {
         true => String::new(),
-        false => format!(" ({} usable runs, not tested)", ratio.blocks),
+        false => format!(
+            " ({}, not tested)",
+            counted(ratio.blocks as u64, "usable run")
+        ),
     };
     Some(match point.verdict.limited_by? {
         LimitedBy::Path => format!(

@@ -75,8 +75,8 @@ fn sentences(points: &[&PointSummary<'_>]) -> Vec<String> {
     said
 }
 
-/// What may have limited these requests beside the generators: a busy server, or CPUs that both
-/// used. None if more generators did more, or if nothing is seen.
+/// Another possible limit where the generators had no CPU time left: the server was busy, or may
+/// have used the same CPUs. None if more generators did more, or if nothing is seen.
 pub(crate) fn rival(point: &PointSummary<'_>) -> Option<String> {
     let pair = point.attribution.as_ref().and_then(|found| found.pair);
     let more_did_more =

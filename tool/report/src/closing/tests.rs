@@ -77,6 +77,18 @@ fn targets_are_compared_at_the_largest_load_that_they_have_in_common() {
     );
 }
 
+/// Nine waits of this run were cut off; its p99 is this, or lies beyond what was measured.
+fn cut_off_beyond(run: &mut Run, p99: Option<u64>) {
+    let [reached, cut] = [p99, p99.is_none().then_some(9_000_000)]
+        .map(|ns| ns.into_iter().map(|ns| ("p99".to_owned(), ns)).collect());
+    run.acquire_ns = Some(Waits {
+        censored: 9,
+        kaplan_meier: reached,
+        at_least: cut,
+        ..Waits::default()
+    });
+}
+
 /// A worker that never gets the lock waits longest, and the p99 was that of granted waits alone.
 #[test]
 fn the_p99_wait_is_known_only_where_no_run_cut_it_off() {
@@ -85,14 +97,7 @@ fn the_p99_wait_is_known_only_where_no_run_cut_it_off() {
         let mut set = beside(6, 900.0, false);
         for run in &mut set.runs {
             let known = p99(run);
-            let [reached, cut] = [known, known.is_none().then_some(9_000_000)]
-                .map(|ns| ns.into_iter().map(|ns| ("p99".to_owned(), ns)).collect());
-            run.acquire_ns = Some(Waits {
-                censored: 9,
-                kaplan_meier: reached,
-                at_least: cut,
-                ..Waits::default()
-            });
+            cut_off_beyond(run, known);
         }
         line(&set, "Wait")
     };
@@ -127,6 +132,25 @@ fn the_p99_wait_is_known_only_where_no_run_cut_it_off() {
             ],
         ),
     ];
+    // A third target, of which no run reached it, is named.
+    let mut set = beside(6, 900.0, false);
+    let of_sysv = set.runs.iter().filter(|run| run.target == "sysv");
+    let third = of_sysv.cloned().map(|run| Run {
+        target: "ofd".to_owned(),
+        ..run
+    });
+    let third: Vec<Run> = third.collect();
+    set.runs.extend(third);
+    for run in &mut set.runs {
+        let known = match run.target.as_str() {
+            "ofd" => None,
+            "sysv" => Some(1_000_000),
+            _ => Some(5_000_000),
+        };
+        cut_off_beyond(run, known);
+    }
+    let said = line(&set, "Wait");
+    assert!(said.contains("flock 5.0 ms; not known: ofd)"), "{said}");
     for (p99, parts) in table {
         let said = with_p99(p99);
         for part in parts {
